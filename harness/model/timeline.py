@@ -1,0 +1,219 @@
+"""The timeline: what one recording of one scenario says happened.  The centre of the project.
+
+The recorder writes it, one JSON object a line, in the order in which it noticed things; the judges
+read it and nothing else.  Standard library only, Python 3.9 (the recorder runs in old images).
+
+Order.  Every event has a sequence number ``seq``, a monotonic time ``t_ns`` (nanoseconds since the
+recording was opened) and the number ``wake`` of the wake-up of the recorder's one poll loop in
+which it was noticed.  All sources are polled together and level-triggered, so when A was ready in
+an earlier wake-up than B, B was not ready yet at that moment: A really came first (epoll(7),
+"level-triggered").  Two events of the same wake-up have no known order, unless they come from the
+same channel, whose bytes are ordered by the pipe itself (pipe(7)).  An event that is ``late`` was
+not what made its source ready: it was found behind something else in the same read, so it may
+have happened as late as just before the next wake-up, and its order is unknown against that one
+too.  What the recorder does itself (a signal, a write) gets the number of the wake-up that
+follows: it happened somewhere between the last look and the next.  :meth:`Timeline.before`
+answers accordingly, in three values.
+
+Lanes.  ``lane`` names who an event is about: a member of the cast (``supervisor``, ``monitor``,
+``child``, ``reaper``, ``command``, ``launcher``, the name of a helper or provider) or the observer.
+When a scenario has several sandboxes, the members of each are prefixed: ``left.monitor``.
+
+Read next: ``harness.agent.recorder`` (who writes this), ``harness.judges`` (who reads it).
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional
+
+#: Version of the line format; a reader refuses what it does not know instead of guessing.
+FORMAT = 1
+
+
+class Kind(str, enum.Enum):
+    """Past-tense facts.  The comment lists the members of ``data``; times are in nanoseconds."""
+
+    RECORDING_OPENED = "recording-opened"  # format, scenario, scenario_sha256, repeat, bwrap
+    #   {path, version, sha256}, kernel, uid, harness, machine, facts
+    PROCESS_STARTED = "process-started"  # pid, ppid, argv?; lane is the member
+    PROCESS_IDENTIFIED = "process-identified"  # pid, ppid, comm, same_as?; found through bwrap's
+    #   own words (child-pid) or /proc, never by name
+    PROCESS_EXITED = "process-exited"  # pid; noticed through the pidfd
+    STATUS_COLLECTED = "status-collected"  # pid, code or signal; by whoever had to wait for it
+    LINE_READ = "line-read"  # channel, n (from 1), text, fragments (reads it came in)
+    OBJECT_READ = "object-read"  # channel, n (from 1), value, fragments
+    EOF_READ = "eof-read"  # channel, bytes, rest (text after the last newline)
+    CHANNEL_TRUNCATED = "channel-truncated"  # channel, kept_bytes: later lines are only counted
+    CHANNEL_CLOSED = "channel-closed"  # channel, by
+    DATA_WRITTEN = "data-written"  # channel, bytes, by
+    WRITE_FAILED = "write-failed"  # channel, errno
+    SIGNAL_SENT = "signal-sent"  # signal, pid, group (bool); lane is the receiver
+    SIGNAL_FAILED = "signal-failed"  # signal, reason; lane is the receiver
+    LAUNCHER_ENDED = "launcher-ended"  # how: thread | process; lane is the launcher
+    STATE_REACHED = "state-reached"  # state; lane is the process
+    MARKER_SEEN = "marker-seen"  # marker
+    HELPER_READY = "helper-ready"  # lane is the helper; port?
+    HELPER_STOPPED = "helper-stopped"  # lane is the helper
+    PROVIDER_READY = "provider-ready"  # lane is the provider
+    PROVIDER_LOST = "provider-lost"  # lane is the provider: EOF on its liveness pipe
+    PROVIDER_STOPPED = "provider-stopped"  # lane is the provider: an ordinary stop
+    PROVIDER_FAILED = "provider-failed"  # reason; lane is the provider: never became ready
+    STEP_STARTED = "step-started"  # index (from 0), verb
+    STEP_DONE = "step-done"  # index, verb, trigger (bool)
+    STEP_TIMED_OUT = "step-timed-out"  # index, verb, deadline_ns, trigger (bool)
+    STEP_FAILED = "step-failed"  # index, verb, reason, trigger (bool)
+    LOCKS_PROBED = "locks-probed"  # name, file, locks [{api, type, pid, member}]
+    FDS_PROBED = "fds-probed"  # name, fds {number: target} or null; lane is the process
+    NAMESPACES_PROBED = "namespaces-probed"  # name, namespaces {kind: inode or null}
+    UID_MAP_PROBED = "uid-map-probed"  # name, uid_map, gid_map: lists of [inside, outside, count]
+    SIGNALS_PROBED = "signals-probed"  # name, blocked, ignored, caught, pending: signal names
+    CENSUS_TAKEN = "census-taken"  # name, processes [{pid, ppid, member?, state, comm, exe}]
+    CONNECTION_PROBED = "connection-probed"  # name, reached (bool), errno?
+    SUPERVISOR_SAID = "supervisor-said"  # name, fields: the reference supervisor's own events
+    SUPERVISOR_REPORTED = "supervisor-reported"  # outcome: the reference supervisor's last word
+    COMMAND_OBSERVED = "command-observed"  # observation: what the observe payload saw inside
+    CLEANUP_DONE = "cleanup-done"  # killed [pids], reaped, leaks [text]: must be empty
+    RECORDING_CLOSED = "recording-closed"  # events (count before this one), complete (bool)
+
+
+class Order(enum.Enum):
+    """Whether one event came before another: :meth:`Timeline.before`."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One fact.  ``data`` has the members that :class:`Kind` lists for its kind."""
+
+    seq: int
+    t_ns: int
+    wake: int
+    kind: Kind
+    lane: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    late: bool = False
+
+    def to_line(self) -> str:
+        """The event as one line of JSON, without the newline."""
+        members: Dict[str, Any] = {
+            "seq": self.seq,
+            "t_ns": self.t_ns,
+            "wake": self.wake,
+            "kind": self.kind.value,
+            "lane": self.lane,
+            "data": self.data,
+        }
+        if self.late:
+            members["late"] = True
+        return json.dumps(members, separators=(",", ":"))
+
+    @classmethod
+    def from_line(cls, line: str) -> Event:
+        """The inverse of :meth:`to_line`.  ValueError (also for bad JSON) says what is wrong."""
+        raw = json.loads(line)
+        try:
+            return cls(
+                seq=raw["seq"],
+                t_ns=raw["t_ns"],
+                wake=raw["wake"],
+                kind=Kind(raw["kind"]),
+                lane=raw["lane"],
+                data=raw["data"],
+                late=raw.get("late", False),
+            )
+        except (KeyError, TypeError) as fault:
+            raise ValueError("not a timeline event: {!r}".format(line[:120])) from fault
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The events of one recording in sequence order (``seq`` counts from 0 without gaps)."""
+
+    events: List[Event]
+
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """What ``recording-opened`` says; empty when even that is missing."""
+        if self.events and self.events[0].kind is Kind.RECORDING_OPENED:
+            return self.events[0].data
+        return {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether the closing line is there.  A recording without it is never a pass."""
+        if not self.events:
+            return False
+        last = self.events[-1]
+        return last.kind is Kind.RECORDING_CLOSED and bool(last.data.get("complete"))
+
+    def of(self, *kinds: Kind, lane: Optional[str] = None, **data: Any) -> Iterator[Event]:
+        """Events of the given kinds, about ``lane`` if given, whose data has the given members."""
+        for event in self.events:
+            if event.kind not in kinds or (lane is not None and event.lane != lane):
+                continue
+            if all(event.data.get(key) == value for key, value in data.items()):
+                yield event
+
+    def first(self, *kinds: Kind, lane: Optional[str] = None, **data: Any) -> Optional[Event]:
+        """The first of :meth:`of`, or None."""
+        return next(self.of(*kinds, lane=lane, **data), None)
+
+    def last(self, *kinds: Kind, lane: Optional[str] = None, **data: Any) -> Optional[Event]:
+        """The last of :meth:`of`, or None."""
+        found = None
+        for found in self.of(*kinds, lane=lane, **data):  # noqa: B007
+            pass
+        return found
+
+    @staticmethod
+    def before(first: Event, second: Event) -> Order:
+        """Whether ``first`` is known to have come before ``second``.
+
+        UNKNOWN where the wake-ups in which each can have happened overlap, unless both were read
+        from the same channel.
+        """
+        channel = first.data.get("channel")
+        if channel is not None and channel == second.data.get("channel"):
+            return Order.YES if first.seq < second.seq else Order.NO
+        if first.wake + first.late < second.wake:
+            return Order.YES
+        if second.wake + second.late < first.wake:
+            return Order.NO
+        return Order.UNKNOWN
+
+
+def read_timelines(lines: Iterable[str]) -> Iterator[Timeline]:
+    """Split a stored stream into recordings: one per repeat, each opened by its header.
+
+    A torn last line (the writer was killed in the middle of it) is dropped: it was never a fact.
+    ValueError when a line that is not the last cannot be read.
+    """
+    events: List[Event] = []
+    pending: Optional[ValueError] = None
+    for line in lines:
+        if pending is not None:
+            raise pending
+        if not line.strip():
+            continue
+        try:
+            event = Event.from_line(line)
+        except ValueError as fault:
+            pending = fault
+            continue
+        if event.kind is Kind.RECORDING_OPENED and events:
+            yield Timeline(events)
+            events = []
+        events.append(event)
+    if events:
+        yield Timeline(events)
+
+
+#: A plan is a scenario without its expectations: what the recorder is told.  Its shape is that of
+#: ``harness.model.scenario.Scenario`` less everything that says what ought to happen.
+Plan = Dict[str, Any]
