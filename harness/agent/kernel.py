@@ -20,7 +20,7 @@ import fcntl
 import os
 import struct
 import termios
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
@@ -268,14 +268,14 @@ def pack_flock(kind: str, *, start: int = 0, length: int = 0) -> bytes:
     return _FLOCK.pack(_LOCK_TYPES[kind], os.SEEK_SET, start, length, 0)
 
 
-def _lock_holder(fd: int, command: int, kind: str) -> Optional[LockHolder]:
+def _lock_holder(fd: int, command: int, kind: str) -> LockHolder | None:
     answer = fcntl.fcntl(fd, command, pack_flock(kind))
     lock_type, _, _, _, pid = _FLOCK.unpack(answer)
     name = _LOCK_NAMES[lock_type]
     return None if name == "unlock" else LockHolder(name, pid)
 
 
-def posix_lock_holder(fd: int, kind: str = "write") -> Optional[LockHolder]:
+def posix_lock_holder(fd: int, kind: str = "write") -> LockHolder | None:
     """Ask which lock would refuse a POSIX lock of ``kind`` on the whole file; None for none.
 
     F_GETLK places nothing. It never reports a lock of this same process, and it names the first
@@ -284,7 +284,7 @@ def posix_lock_holder(fd: int, kind: str = "write") -> Optional[LockHolder]:
     return _lock_holder(fd, fcntl.F_GETLK, kind)
 
 
-def ofd_lock_holder(fd: int, kind: str = "write") -> Optional[LockHolder]:
+def ofd_lock_holder(fd: int, kind: str = "write") -> LockHolder | None:
     """The same question on behalf of the open file description of ``fd`` (F_OFD_GETLK).
 
     It does report POSIX locks of this same process, which ``posix_lock_holder`` cannot see.
@@ -334,3 +334,22 @@ def unread_bytes(fd: int) -> int:
     buffer = array.array("i", [0])
     fcntl.ioctl(fd, termios.FIONREAD, buffer)
     return buffer[0]
+
+
+#: signal(2): the dispositions that survive an exec.
+SIG_DFL = 0
+SIG_IGN = 1
+_LIBC.signal.restype = ctypes.c_void_p
+_LIBC.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+
+
+def set_disposition(signum: int, disposition: int) -> int:
+    """Set a signal's disposition behind Python's back and return the old one, for any thread.
+
+    Python's own ``signal.signal`` refuses to work outside of the main thread, although the
+    disposition belongs to the whole process (signal(7)).
+    """
+    old = _LIBC.signal(signum, disposition)
+    if old is not None and old == ctypes.c_void_p(-1).value:
+        raise _fail("signal")
+    return old or SIG_DFL

@@ -62,10 +62,14 @@ def parse_condition(text: Any) -> Condition:
     for part in re.split(r"\band\b", text):
         match = _TERM.fullmatch(part)
         if match is None:
-            raise ValueError(f'cannot read "{part.strip()}": expected a term such as bwrap <= 0.13.1')
+            raise ValueError(
+                f'cannot read "{part.strip()}": expected a term such as bwrap <= 0.13.1'
+            )
         name, compare, value = match.groups()
         if name not in SUBJECTS and not name.startswith("doctor."):
-            raise ValueError(f'unknown fact "{name}": expected {", ".join(SUBJECTS)} or doctor.NAME')
+            raise ValueError(
+                f'unknown fact "{name}": expected {", ".join(SUBJECTS)} or doctor.NAME'
+            )
         if name in ("bwrap", "kernel"):
             try:
                 Version(value)

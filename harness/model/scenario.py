@@ -64,7 +64,9 @@ When = Annotated[
     Condition,
     BeforeValidator(lambda v: v if isinstance(v, Condition) else parse_condition(v)),
     PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "examples": ["bwrap <= 0.13.1", "uid != 0 and kernel >= 6.1"]}),
+    WithJsonSchema(
+        {"type": "string", "examples": ["bwrap <= 0.13.1", "uid != 0 and kernel >= 6.1"]}
+    ),
 ]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 #: A member of the cast or a channel, with its sandbox in front when there are several.
@@ -201,9 +203,14 @@ class Sandbox(Closed):
         for name, channel in self.channels.items():
             if channel.same_number_as is not None and channel.same_number_as not in self.channels:
                 raise ValueError(f"channel {name} shares its number with an unknown channel")
-            if channel.option is None and channel.direction is None and channel.kind in (
-                "pipe",
-                "socketpair",
+            if (
+                channel.option is None
+                and channel.direction is None
+                and channel.kind
+                in (
+                    "pipe",
+                    "socketpair",
+                )
             ):
                 raise ValueError(f"channel {name} serves no option, so it needs a direction")
         return self
@@ -216,7 +223,8 @@ class Helper(Closed):
     file: str | None = Field(None, description="The file to lock, relative to the scratch.")
     api: Literal["fcntl", "flock", "ofd"] = Field("fcntl", description="Which kind of lock.")
     listen: Literal["tcp", "unix"] | None = Field(
-        None, description="Serve the word hello: on the host's loopback (tcp; the port is "
+        None,
+        description="Serve the word hello: on the host's loopback (tcp; the port is "
         "$NAME_PORT) or on the socket named by file (unix).",
     )
     started: Literal["at-once", "by-step"] = Field(
@@ -296,9 +304,9 @@ class WaitFor(Closed):
     )
     marker: str | None = Field(None, description="This file exists in the scratch directory.")
     process: Ref | None = Field(None, description="This process is in the given state.")
-    state: (
-        Literal["blocked-on-gate", "running-command", "stopped", "zombie", "sleeping"] | None
-    ) = Field(None, description="The state to wait for.")
+    state: Literal["blocked-on-gate", "running-command", "stopped", "zombie", "sleeping"] | None = (
+        Field(None, description="The state to wait for.")
+    )
     ready: Name | None = Field(None, description="This provider or helper is ready.")
     lock: str | None = Field(None, description="This file (in the scratch) is ...")
     is_: Literal["held", "free"] | None = Field(None, alias="is", description="... held or free.")
@@ -613,8 +621,20 @@ class ExpectOutcome(Closed):
 
     of: Ref = Field("supervisor", description="Which supervisor, when there are several.")
     kind: Literal[
-        "exited", "signalled", "setup-failed", "provider-lost", "gate-timeout", "cancelled"
-    ] = Field(description="The outcome.")
+        "exited",
+        "signalled",
+        "setup-failed",
+        "provider-lost",
+        "gate-timeout",
+        "cancelled",
+        "refused",
+    ] = Field(description="The outcome; refused: it did not start anything.")
+    error: Literal["SpecConflict", "LaunchRefused", "ProgramMissing"] | None = Field(
+        None, description="For refused: which error of harness.supervise."
+    )
+    stderr_contains: str | None = Field(
+        None, description="Text in the tail of the provider's stderr."
+    )
     code: int | None = Field(None, description="Exit code, for exited.")
     phase: Literal["start", "before-gate", "workload"] | None = Field(
         None, description="When the provider was lost."
@@ -680,8 +700,12 @@ class Known(Closed):
     issue: str = Field(pattern=r"^https?://", description="Where it is discussed.")
     fixed_in: str | None = Field(None, description="The first version without it.")
     observed: str | None = Field(None, description="What is seen instead, word for word.")
-    sometimes: bool = Field(
-        False, description="A race: it fails in some repeats, not in all; never is a surprise."
+    rate_at_least: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="A race: it fails in some repeats only; the smallest share ever measured. "
+        "A share that is certainly smaller is a surprise.",
     )
 
 

@@ -11,8 +11,9 @@ an earlier wake-up than B, B was not ready yet at that moment: A really came fir
 same channel, whose bytes are ordered by the pipe itself (pipe(7)).  An event that is ``late`` was
 not what made its source ready: it was found behind something else in the same read, so it may
 have happened as late as just before the next wake-up, and its order is unknown against that one
-too.  What the recorder does itself (a signal, a write) gets the number of the wake-up that
-follows: it happened somewhere between the last look and the next.  :meth:`Timeline.before`
+too.  What the recorder does itself (a signal, a write) is a wake-up of its own: it looks at all
+sources, acts, and looks again.  What happens between that look and the act, some 20 microseconds,
+cannot be told from what follows the act; no more than that is claimed.  :meth:`Timeline.before`
 answers accordingly, in three values.
 
 Lanes.  ``lane`` names who an event is about: a member of the cast (``supervisor``, ``monitor``,
@@ -26,8 +27,9 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional
+from typing import Any
 
 #: Version of the line format; a reader refuses what it does not know instead of guessing.
 FORMAT = 1
@@ -101,7 +103,7 @@ class Event:
 
     def to_line(self) -> str:
         """The event as one line of JSON, without the newline."""
-        members: Dict[str, Any] = {
+        members: dict[str, Any] = {
             "seq": self.seq,
             "t_ns": self.t_ns,
             "wake": self.wake,
@@ -128,14 +130,14 @@ class Event:
                 late=raw.get("late", False),
             )
         except (KeyError, TypeError) as fault:
-            raise ValueError("not a timeline event: {!r}".format(line[:120])) from fault
+            raise ValueError(f"not a timeline event: {line[:120]!r}") from fault
 
 
 @dataclass(frozen=True)
 class Timeline:
     """The events of one recording in sequence order (``seq`` counts from 0 without gaps)."""
 
-    events: List[Event]
+    events: list[Event]
 
     @property
     def header(self) -> Mapping[str, Any]:
@@ -152,7 +154,7 @@ class Timeline:
         last = self.events[-1]
         return last.kind is Kind.RECORDING_CLOSED and bool(last.data.get("complete"))
 
-    def of(self, *kinds: Kind, lane: Optional[str] = None, **data: Any) -> Iterator[Event]:
+    def of(self, *kinds: Kind, lane: str | None = None, **data: Any) -> Iterator[Event]:
         """Events of the given kinds, about ``lane`` if given, whose data has the given members."""
         for event in self.events:
             if event.kind not in kinds or (lane is not None and event.lane != lane):
@@ -160,11 +162,11 @@ class Timeline:
             if all(event.data.get(key) == value for key, value in data.items()):
                 yield event
 
-    def first(self, *kinds: Kind, lane: Optional[str] = None, **data: Any) -> Optional[Event]:
+    def first(self, *kinds: Kind, lane: str | None = None, **data: Any) -> Event | None:
         """The first of :meth:`of`, or None."""
         return next(self.of(*kinds, lane=lane, **data), None)
 
-    def last(self, *kinds: Kind, lane: Optional[str] = None, **data: Any) -> Optional[Event]:
+    def last(self, *kinds: Kind, lane: str | None = None, **data: Any) -> Event | None:
         """The last of :meth:`of`, or None."""
         found = None
         for found in self.of(*kinds, lane=lane, **data):  # noqa: B007
@@ -194,8 +196,8 @@ def read_timelines(lines: Iterable[str]) -> Iterator[Timeline]:
     A torn last line (the writer was killed in the middle of it) is dropped: it was never a fact.
     ValueError when a line that is not the last cannot be read.
     """
-    events: List[Event] = []
-    pending: Optional[ValueError] = None
+    events: list[Event] = []
+    pending: ValueError | None = None
     for line in lines:
         if pending is not None:
             raise pending
@@ -216,4 +218,4 @@ def read_timelines(lines: Iterable[str]) -> Iterator[Timeline]:
 
 #: A plan is a scenario without its expectations: what the recorder is told.  Its shape is that of
 #: ``harness.model.scenario.Scenario`` less everything that says what ought to happen.
-Plan = Dict[str, Any]
+Plan = dict[str, Any]

@@ -16,10 +16,10 @@ from typing import Any
 class Status(enum.StrEnum):
     """The status of a scenario on a subject (``conventions``: Results)."""
 
-    PASS = "pass"  # noqa: S105
+    PASS = "pass"
     FAIL = "fail"
     KNOWN = "known"  # failed exactly as a known deviation says
-    UNEXPECTED_PASS = "unexpected-pass"  # noqa: S105  a known deviation did not happen
+    UNEXPECTED_PASS = "unexpected-pass"
     INCONCLUSIVE = "inconclusive"  # the recording does not decide
     SKIP = "skip"  # a need is not met here; the reason says which, and how to get it
     ERROR = "error"  # trouble of our own or of the environment

@@ -1,0 +1,651 @@
+"""The recorder: one plan in, one timeline out.
+
+It makes the scratch directory, the channels, the bystanders and the supervisor, carries out the
+steps of the plan (``harness.agent.steps``), watches everything with one poll loop, and in the end
+kills, reaps and removes all that it started.  It is told no expectations (design law 3).
+
+The loop reads every ready source exactly once per wake-up; ``harness.model.timeline`` says what
+that proves.  Processes end where they end: zombies that fall to the recorder stay zombies until
+the clean-up, so that a census can see them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import platform
+import select
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any, Callable
+
+from harness.agent import kernel, procfs
+from harness.agent.bystander import become_bystander, listen_on
+from harness.agent.cast import Cast, Member, has_reaper
+from harness.agent.channels import Channel, make_channels
+from harness.agent.journal import Journal
+from harness.agent.observe import BEGIN_MARK, END_MARK, parse_observation
+from harness.agent.reference import become_reference_supervisor
+from harness.agent.scripted import become_supervisor, decode_status, hear, say
+from harness.model.timeline import FORMAT, Kind, Plan
+
+#: How often /proc is looked at while a step waits for what no fd can tell (a process's state).
+LOOK_INTERVAL_S = 0.001
+#: How long killed processes may take to be gone before that is a leak: SIGKILL is delivered within
+#: a scheduler tick unless the process is in uninterruptible sleep.
+CLEANUP_DEADLINE_S = 5.0
+#: What a channel, helper or provider is told apart from inside the poll loop.
+Handler = Callable[[], None]
+
+
+class StepFailed(Exception):
+    """A step could not be carried out at all; the message says why."""
+
+
+class Recording:
+    """One recording in the making.  Use :func:`record`."""
+
+    def __init__(self, plan: Plan, journal: Journal, scratch: str) -> None:
+        self.plan = plan
+        self.journal = journal
+        self.scratch = scratch
+        several = len(plan["sandboxes"]) > 1
+        self.prefixes = {name: name + "." if several else "" for name in plan["sandboxes"]}
+        self.cast = Cast(self.prefixes)
+        self.groups: dict[str, dict[str, Channel]] = {}
+        self.channels: dict[str, Channel] = {}
+        self.markers: set[str] = set()
+        self.ready: set[str] = set()
+        self.failed: dict[str, str] = {}  # provider or helper -> why it never became ready
+        self.said: list[str] = []
+        self.reports: set[str] = set()
+        self.supervisors: dict[str, socket.socket] = {}  # lane -> its socket
+        self.bystanders: dict[str, socket.socket] = {}
+        self.replies: list[dict[str, Any]] = []  # done and failed messages not yet taken
+        self.ports: dict[str, int] = {}
+        self._epoll = select.epoll()
+        self._handlers: dict[int, Handler] = {}
+        self._owned: set[int] = set()  # fds of ours that are neither channels nor sockets
+        self._observations: set[str] = set()
+
+    # -- setting up ------------------------------------------------------------------------------
+
+    def set_up(self) -> None:
+        """Make everything the plan declares; nothing of bwrap runs yet."""
+        self._watch_scratch()
+        for name, spec in self.plan.get("files", {}).items():
+            self._make_file(name, spec)
+        for name, sandbox in self.plan["sandboxes"].items():
+            self.groups[name] = make_channels(self.prefixes[name], sandbox)
+            self.channels.update({c.lane: c for c in self.groups[name].values()})
+        for group in self.groups.values():
+            for channel in group.values():
+                if "same_number_as" not in channel.spec:
+                    channel.open(self.scratch)
+                    if channel.option == "terminal":
+                        os.fchown(channel.near_fd, self.plan["uid"], -1)
+        listeners = self._open_listeners()
+        for name in self.plan.get("helpers", {}):
+            self._fork_bystander(name, listeners)
+        if self.plan["supervisor"]["kind"] == "reference":
+            for name in self.plan["sandboxes"]:
+                self._fork_reference(name)
+        else:
+            self._fork_scripted()
+        for listener in listeners.values():
+            listener.close()
+        for channel in self.channels.values():
+            channel.close_near()
+            if channel.held_by != "observer":
+                channel.close_far()
+            if channel.is_read:
+                os.set_blocking(channel.far_fd, False)
+                self.watch(channel.far_fd, self._channel_reader(channel))
+        for name, spec in self.plan.get("helpers", {}).items():
+            if spec.get("started", "at-once") == "at-once":
+                self.start_bystander(name)
+                self.pump(functools.partial(self.is_decided, name), 5_000_000_000)
+
+    def _watch_scratch(self) -> None:
+        fd = _markers_fd()
+        kernel.inotify_add_watch(fd, self.scratch, kernel.IN_CREATE | kernel.IN_MOVED_TO)
+        self.watch(fd, lambda: self._read_markers(fd))
+
+    def _make_file(self, name: str, spec: dict[str, Any]) -> None:
+        path = os.path.join(self.scratch, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as made:
+            made.write(spec.get("content", ""))
+        os.chmod(path, int(spec.get("mode", "0644"), 8))
+        self.markers.add(name)
+
+    def _open_listeners(self) -> dict[str, socket.socket]:
+        listeners = {}
+        for name, spec in self.plan.get("helpers", {}).items():
+            if spec.get("listen"):
+                listeners[name] = listen_on(spec, self.scratch)
+                if spec["listen"] == "tcp":
+                    self.ports[name] = listeners[name].getsockname()[1]
+                else:
+                    self.markers.add(spec["file"])
+        return listeners
+
+    def _fork(self, lane: str, keep: set[int], body: Callable[[socket.socket], None]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signal.set_wakeup_fd(-1)
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    signal.signal(number, signal.SIG_DFL)
+                close_all_but(keep | {0, 1, 2, theirs.fileno()})
+                os.dup2(2, 1)  # the timeline's own fd must never be in the hands of a scenario
+                body(theirs)
+            finally:
+                os._exit(70)
+        theirs.close()
+        self.take_in(lane, pid, kernel.pidfd_open(pid), Kind.PROCESS_STARTED)
+        if lane in self.plan.get("helpers", {}):
+            self.bystanders[lane] = ours
+            self.watch(ours.fileno(), lambda: self._hear_bystander(lane))
+        else:
+            self.supervisors[lane] = ours
+            self.watch(ours.fileno(), lambda: self._hear_supervisor(lane))
+
+    def _fork_bystander(self, name: str, listeners: dict[str, socket.socket]) -> None:
+        keep = {
+            fd
+            for channel in self.channels.values()
+            for fd, holders in (
+                (channel.far_fd, (channel.held_by,)),
+                (channel.near_fd, channel.spec.get("copy_kept_by", ())),
+            )
+            if name in holders and fd >= 0
+        }
+        spec = self.plan["helpers"][name]
+        listener = listeners.get(name)
+        if listener is not None:
+            keep.add(listener.fileno())
+        self._fork(name, keep, lambda end: become_bystander(end, spec, self.scratch, listener))
+
+    def _near_and_held(self, channels: dict[str, Channel]) -> set[int]:
+        keep = {channel.near_fd for channel in channels.values() if channel.near_fd >= 0}
+        for channel in channels.values():
+            if channel.held_by == "supervisor":
+                keep.add(channel.far_fd)
+            else:
+                channel_far = channel.far_fd
+                keep.discard(channel_far)
+        return keep - {-1}
+
+    def _fork_scripted(self) -> None:
+        keep = self._near_and_held(self.channels)
+
+        def body(end: socket.socket) -> None:
+            for channel in self.channels.values():
+                if channel.held_by != "supervisor":
+                    channel.far_fd = -1  # closed already, with everything that is not kept
+            become_supervisor(end, self.plan, self.groups, self.scratch, self.ports)
+
+        self._fork("supervisor", keep, body)
+
+    def _fork_reference(self, name: str) -> None:
+        channels = self.groups[name]
+        keep = self._near_and_held(channels)
+
+        def body(end: socket.socket) -> None:
+            become_reference_supervisor(end, self.plan, name, channels, self.scratch, self.ports)
+
+        self._fork(self.prefixes[name] + "supervisor", keep, body)
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def watch(self, fd: int, handler: Handler) -> None:
+        """Have ``handler`` called when ``fd`` is readable or hung up."""
+        self._handlers[fd] = handler
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def unwatch(self, fd: int) -> None:
+        """The inverse of :meth:`watch`; nothing happens when it is not watched."""
+        if self._handlers.pop(fd, None) is not None:
+            with contextlib.suppress(OSError):  # a closed fd has left the set by itself
+                self._epoll.unregister(fd)
+
+    def pump(self, done: Callable[[], bool], within_ns: int, *, looks: bool = False) -> bool:
+        """Handle events until ``done()`` or the deadline; True when done.
+
+        ``looks``: ``done`` also looks at /proc, so it is asked every LOOK_INTERVAL_S.
+        """
+        deadline = time.monotonic() + within_ns / 1e9
+        while not done():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self.wake_up(min(left, LOOK_INTERVAL_S) if looks else left)
+        return True
+
+    def wake_up(self, timeout_s: float) -> None:
+        """Wait once and read every ready source once.  A wake-up without events has no number."""
+        # epoll counts whole milliseconds and Python rounds up; 0 must stay 0.
+        ready = self._epoll.poll(timeout_s, maxevents=max(1, len(self._handlers)))
+        if not ready:
+            return
+        self.journal.wake += 1
+        for fd, _events in ready:
+            handler = self._handlers.get(fd)
+            if handler is not None:
+                handler()
+
+    def look(self) -> None:
+        """Read what has happened so far: the last thing to do before an action."""
+        self.wake_up(0)
+
+    def act(self, event_kind: Kind, lane: str, **data: Any) -> None:
+        """Write down something the recorder just did, as a wake-up of its own."""
+        self.journal.wake += 1
+        self.journal.write(event_kind, lane, **data)
+
+    # -- sources ---------------------------------------------------------------------------------
+
+    def _channel_reader(self, channel: Channel) -> Handler:
+        fd = channel.far_fd
+
+        def handler() -> None:
+            before = len(channel.objects)
+            if not channel.read_once(self.journal):
+                self.unwatch(fd)
+            for value in channel.objects[before:]:
+                self._learn_child(channel, value)
+            if channel.option == "stdout" or channel.option == "terminal":
+                self._find_observation(channel)
+
+        return handler
+
+    def _learn_child(self, channel: Channel, value: dict[str, Any]) -> None:
+        pid = value.get("child-pid")
+        sandbox = next(name for name, group in self.groups.items() if channel in group.values())
+        lane = self.prefixes[sandbox] + "child"
+        if isinstance(pid, int) and pid > 0 and lane not in self.cast.members:
+            self.identify(lane, pid)
+
+    def identify(self, lane: str, pid: int) -> Member | None:
+        """Take in a process that was pointed out; None, and nothing written, when it is gone.
+
+        A pid that does not descend from the recorder is refused: nothing outside of the recording
+        is ever watched or signalled, whatever a bwrap says.
+        """
+        process = procfs.read_process(pid)
+        if process is None or not descends_from(pid, os.getpid()):
+            return None
+        try:
+            pidfd = kernel.pidfd_open(pid)
+        except OSError:
+            return None
+        return self.take_in(lane, pid, pidfd, Kind.PROCESS_IDENTIFIED)
+
+    def take_in(self, lane: str, pid: int, pidfd: int, event_kind: Kind, **data: Any) -> Member:
+        """A new member of the cast; the pidfd is the recording's from here on."""
+        member = self.cast.add(lane, pid, pidfd)
+        self._owned.add(pidfd)
+        process = procfs.read_process(pid)
+        ppid = process.ppid if process is not None else 0
+        comm = process.comm if process is not None else ""
+        self.journal.write(event_kind, lane, pid=pid, ppid=ppid, comm=comm, **data)
+        self.watch(pidfd, lambda: self._note_exit(member))
+        return member
+
+    def _note_exit(self, member: Member) -> None:
+        self.unwatch(member.pidfd)
+        member.exited = True
+        self.journal.write(Kind.PROCESS_EXITED, member.lane, pid=member.pid)
+        # WNOWAIT: the zombie stays for the census.  ECHILD: its parent is another process.
+        with contextlib.suppress(ChildProcessError):
+            ended = os.waitid(os.P_PID, member.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None:
+                self.collect(member.lane, member.pid, _decode_siginfo(ended))
+
+    def collect(self, lane: str, pid: int | None, status: dict[str, Any]) -> None:
+        """Write down how a process ended, once."""
+        member = self.cast.members.get(lane)
+        if member is None or pid not in (member.pid, None) or member.status is not None:
+            return
+        member.status = status
+        self.journal.write(Kind.STATUS_COLLECTED, lane, pid=member.pid, **status)
+
+    def _read_markers(self, fd: int) -> None:
+        late = False
+        for _mask, name in kernel.parse_inotify(os.read(fd, 65536)):
+            if name and name not in self.markers and not name.startswith("."):
+                self.markers.add(name)
+                self.journal.write(Kind.MARKER_SEEN, "observer", late=late, marker=name)
+            late = True
+
+    def _find_observation(self, channel: Channel) -> None:
+        if channel.lane in self._observations:
+            return
+        lines = channel.lines
+        if BEGIN_MARK in lines and END_MARK in lines:
+            start, end = lines.index(BEGIN_MARK), lines.index(END_MARK)
+            self._observations.add(channel.lane)
+            observation = parse_observation("\n".join(lines[start : end + 1]) + "\n")
+            prefix = channel.lane.rpartition(".")[0]
+            lane = prefix + ".command" if prefix else "command"
+            self.journal.write(Kind.COMMAND_OBSERVED, lane, observation=observation)
+
+    def _hear_bystander(self, lane: str) -> None:
+        sock = self.bystanders[lane]
+        data = sock.recv(65536)
+        if not data:
+            self.unwatch(sock.fileno())
+            self.failed.setdefault(lane, "it ended")
+            return
+        said = json.loads(data)
+        if said["ready"]:
+            self.ready.add(lane)
+            extra: dict[str, Any] = {"port": self.ports[lane]} if lane in self.ports else {}
+            self.journal.write(Kind.HELPER_READY, lane, **extra)
+        else:
+            self.failed[lane] = said["reason"]
+
+    def _hear_supervisor(self, lane: str) -> None:
+        sock = self.supervisors[lane]
+        try:
+            message, fds = hear(sock)
+        except ConnectionResetError:  # it was killed with a message of ours unread
+            message, fds = None, []
+        if message is None:
+            self.unwatch(sock.fileno())
+            return
+        said = message["said"]
+        if said == "started":
+            self.take_in(message["lane"], message["pid"], fds[0], Kind.PROCESS_STARTED)
+        elif said == "launching":
+            sandbox = self.cast.sandbox_of(message["lane"])
+            inside = has_reaper(message["argv"])
+            self.cast.reaped_inside[str(sandbox)] = inside
+            self.journal.write(Kind.SUPERVISOR_SAID, lane, name="launching", fields=message)
+        elif said == "exited":
+            status: dict[str, Any] = {k: message[k] for k in ("code", "signal") if k in message}
+            self.collect(message["lane"], message["pid"], status)
+        elif said == "provider-started":
+            self._take_in_provider(message, fds)
+        elif said == "event":
+            self.said.append(message["name"])
+            self.journal.write(
+                Kind.SUPERVISOR_SAID, lane, name=message["name"], fields=message["fields"]
+            )
+        elif said == "outcome":
+            self.reports.add(lane)
+            self.journal.write(Kind.SUPERVISOR_REPORTED, lane, outcome=message["outcome"])
+        else:  # done, failed, crashed
+            self.replies.append(message)
+
+    def _take_in_provider(self, message: dict[str, Any], fds: list[int]) -> None:
+        lane = message["lane"]
+        self.take_in(lane, message["pid"], fds[0], Kind.PROCESS_STARTED)
+        self._owned.update(fds[1:])
+        if len(fds) < 4:
+            return  # the reference supervisor watches its own provider
+        ready_fd, liveness_fd, stderr_fd = fds[1:4]
+
+        def on_ready() -> None:
+            data = os.read(ready_fd, 16)
+            self.unwatch(ready_fd)
+            if data.startswith(b"1"):
+                self.ready.add(lane)
+                self.journal.write(Kind.PROVIDER_READY, lane)
+            else:
+                self.failed[lane] = "its ready descriptor ended without a 1"
+                self.journal.write(Kind.PROVIDER_FAILED, lane, reason=self.failed[lane])
+
+        def on_liveness() -> None:
+            if not os.read(liveness_fd, 1):
+                self.unwatch(liveness_fd)
+                self.journal.write(Kind.PROVIDER_LOST, lane)
+
+        stderr = Channel(lane + ".stderr", {"option": "stderr"}, 2)
+        stderr.far_fd = os.dup(stderr_fd)
+        os.set_blocking(stderr.far_fd, False)
+        self.channels[stderr.lane] = stderr
+        self.watch(ready_fd, on_ready)
+        self.watch(liveness_fd, on_liveness)
+        self.watch(stderr.far_fd, self._channel_reader_plain(stderr))
+
+    def _channel_reader_plain(self, channel: Channel) -> Handler:
+        fd = channel.far_fd
+
+        def handler() -> None:
+            if not channel.read_once(self.journal):
+                self.unwatch(fd)
+
+        return handler
+
+    # -- asking others ---------------------------------------------------------------------------
+
+    def order(self, lane: str, message: dict[str, Any], within_ns: int) -> None:
+        """Have the scripted supervisor do something; StepFailed when it cannot."""
+        sock = self.supervisors[lane]
+        try:
+            say(sock, message)
+        except OSError as fault:
+            raise StepFailed(f"the supervisor is gone: {fault.strerror}") from fault
+        if not self.pump(lambda: bool(self.replies), within_ns):
+            raise StepFailed("the supervisor did not answer: it is stopped or gone")
+        reply = self.replies.pop(0)
+        if reply["said"] != "done":
+            raise StepFailed(reply["reason"])
+
+    def start_bystander(self, name: str) -> None:
+        """Tell a bystander to do its one thing; it says when it is ready."""
+        self.bystanders[name].send(b"start")
+
+    def launchers(self) -> list[str]:
+        """The lanes of processes between the supervisor and bwrap."""
+        return [prefix + "launcher" for prefix in self.prefixes.values()]
+
+    @property
+    def providers(self) -> dict[str, Any]:
+        """The providers of the plan, by name."""
+        found: dict[str, Any] = self.plan.get("providers", {})
+        return found
+
+    def is_decided(self, name: str) -> bool:
+        """Whether a helper or provider is ready or has failed to become so."""
+        return name in self.ready or name in self.failed
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def take_census(self, name: str) -> list[dict[str, Any]]:
+        """Write down every process there is."""
+        processes = self.cast.census(os.getpid())
+        self.journal.write(Kind.CENSUS_TAKEN, "observer", name=name, processes=processes)
+        return processes
+
+    def clean_up(self) -> None:
+        """Kill and reap everything, close everything, and say what was left (design law 8)."""
+        killed, reaped, leaks = end_descendants(CLEANUP_DEADLINE_S)
+        for lane, member in self.cast.members.items():
+            # Who had not ended by itself was ended by us: that is no fact about bwrap.
+            if member.exited and member.pid in reaped:
+                self.collect(lane, member.pid, reaped[member.pid])
+        self.journal.write(
+            Kind.CLEANUP_DONE, "observer", killed=sorted(killed), reaped=sorted(reaped), leaks=leaks
+        )
+
+    def close(self) -> None:
+        """Close every fd of this recording."""
+        for sock in (*self.supervisors.values(), *self.bystanders.values()):
+            sock.close()
+        for channel in self.channels.values():
+            channel.close_near()
+            channel.close_far()
+        for fd in self._owned:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._epoll.close()
+
+
+@functools.cache
+def _inotify_fd() -> int:
+    """One instance for all recordings of this process: closing one takes 12 ms (measured).
+
+    The kernel waits for every reader of the marks to be through (inotify(7) does not say so).
+    """
+    return kernel.inotify_init()
+
+
+def _markers_fd() -> int:
+    """The inotify instance, empty: what a former recording left unread is thrown away."""
+    fd = _inotify_fd()
+    with contextlib.suppress(BlockingIOError):
+        while os.read(fd, 65536):
+            pass
+    return fd
+
+
+def close_all_but(keep: set[int]) -> None:
+    """Close every fd that is not in ``keep``: a forked process holds only what is its own."""
+    first = 0
+    for fd in sorted(keep):
+        if fd > first:
+            kernel.close_range(first, fd - 1)
+        first = fd + 1
+    kernel.close_range(first, 2**31 - 1)
+
+
+def descends_from(pid: int, ancestor: int) -> bool:
+    """Whether ``ancestor`` is above ``pid`` in the process tree now."""
+    while pid > 1:
+        process = procfs.read_process(pid)
+        if process is None:
+            return False
+        pid = process.ppid
+        if pid == ancestor:
+            return True
+    return False
+
+
+def end_descendants(deadline_s: float) -> tuple[set[int], dict[int, dict[str, Any]], list[str]]:
+    """SIGKILL and reap everything below this process, which must be a child-subreaper.
+
+    Returns the pids that were killed, the statuses of those reaped here, and one text for each
+    process that is still there at the deadline.  Killing goes on until nobody is left, because a
+    dying parent hands its children up to us one generation at a time.
+    """
+    killed: set[int] = set()
+    reaped: dict[int, dict[str, Any]] = {}
+    deadline = time.monotonic() + deadline_s
+    while True:
+        alive = [p for p in procfs.descendants_by_children(os.getpid()) if p.state not in "ZX"]
+        for process in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGKILL)
+                killed.add(process.pid)
+        _await_death(alive, min(deadline - time.monotonic(), 0.05))
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    break
+                reaped[pid] = decode_status(status)
+        except ChildProcessError:
+            return killed, reaped, []
+        if time.monotonic() >= deadline:
+            return (
+                killed,
+                reaped,
+                [f"process {p.pid} ({p.comm}) is still there, in state {p.state}" for p in alive],
+            )
+
+
+def _await_death(dying: list[procfs.Process], timeout_s: float) -> None:
+    """Wait until one of our own dying children is dead, or the time is over."""
+    own = os.getpid()
+    for process in dying:
+        if process.ppid != own:
+            continue
+        try:
+            pidfd = kernel.pidfd_open(process.pid)
+        except OSError:
+            return
+        try:
+            select.select([pidfd], [], [], max(0.0, timeout_s))
+        finally:
+            os.close(pidfd)
+        return
+
+
+def _decode_siginfo(ended: os.waitid_result) -> dict[str, Any]:
+    if ended.si_code == os.CLD_EXITED:
+        return {"code": ended.si_status}
+    return {"signal": signal.Signals(ended.si_status).name[3:]}
+
+
+@contextlib.contextmanager
+def scratch_directory(base: str, uid: int, gid: int) -> Iterator[str]:
+    """A fresh directory of the scenario's user; removed with all that is in it."""
+    path = os.path.join(base, f"s{time.monotonic_ns():x}")
+    os.mkdir(path, 0o755)
+    try:
+        os.chown(path, uid, gid)
+        yield path
+    finally:
+        remove_tree(path)
+
+
+def remove_tree(path: str) -> None:
+    """Remove a directory whose insides a scenario may have made unwritable."""
+
+    def unlock(function: Callable[[str], object], stuck: str, _info: object) -> None:
+        with contextlib.suppress(OSError):
+            os.chmod(os.path.dirname(stuck), 0o700)
+            function(stuck)
+
+    shutil.rmtree(path, onerror=unlock)
+
+
+def header(plan: Plan) -> dict[str, Any]:
+    """What a recording says about itself before anything happens."""
+    return {
+        "format": FORMAT,
+        "scenario": plan["id"],
+        "scenario_sha256": plan.get("sha256", ""),
+        "repeat": plan.get("repeat_index", 0),
+        "bwrap": plan.get("subject", {"path": plan["bwrap"]}),
+        "kernel": platform.release(),
+        "uid": plan["uid"],
+        "harness": plan.get("harness", ""),
+    }
+
+
+def record(plan: Plan, out_fd: int, base: str) -> None:
+    """Record one plan.  Events go to ``out_fd`` line by line; ``base`` holds the scratch.
+
+    Returns when nothing of the recording is left.  OSError (EPIPE) when the reader of ``out_fd``
+    is gone; everything is cleaned up then, too.
+    """
+    from harness.agent.steps import run_steps  # steps import this module
+
+    journal = Journal(out_fd)
+    journal.write(Kind.RECORDING_OPENED, "observer", **header(plan))
+    complete = False
+    with scratch_directory(base, plan["uid"], plan["gid"]) as scratch:
+        recording = Recording(plan, journal, scratch)
+        try:
+            recording.set_up()
+            run_steps(recording)
+            complete = True
+        finally:
+            try:
+                recording.clean_up()
+            finally:
+                recording.close()
+    journal.write(Kind.RECORDING_CLOSED, "observer", events=journal.count, complete=complete)
+
+
+__all__ = ["Recording", "StepFailed", "record"]

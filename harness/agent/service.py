@@ -1,0 +1,171 @@
+"""The agent's process: a watchdog, and below it the recorder that serves plans.
+
+Requests come as JSON lines on stdin, answers and timelines go as JSON lines to stdout; that is all
+the harness needs to reach an agent here, in a container, or anywhere else.
+
+    {"do": "facts", "uid": N, "tools": [...]}    -> {"reply": "facts", "facts": {...}, ...}
+    {"do": "identify", "path": P, "uid", "gid"}  -> {"reply": "identify", ...}
+    {"do": "record", "plan": {...}}              -> the lines of a timeline, up to recording-closed
+    anything that goes wrong                     -> {"reply": "fault", "reason", "traceback"}
+
+Two processes, so that nothing outlives the harness (design law 8).  Both are child-subreapers.
+When the recorder is killed, its descendants fall to the watchdog, which kills and reaps them; when
+the watchdog is killed, the recorder gets SIGTERM (its parent-death signal) and cleans up; when the
+harness goes away, stdin hangs up, which the watchdog sees even while the recorder is busy.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from typing import Any, NoReturn
+
+from harness.agent import kernel
+from harness.agent.facts import collect_facts
+from harness.agent.identify import identify_bwrap, reachable_path
+from harness.agent.journal import write_all
+from harness.agent.recorder import close_all_but, end_descendants, record, remove_tree
+
+#: How long a recorder may go on after stdin hung up, to finish what it does in good order.
+GRACE_S = 0.3
+#: How long killed processes may take to be gone when the whole agent ends.
+SWEEP_DEADLINE_S = 5.0
+#: The longest request: a plan with bwrap's 9000 arguments fits.
+_READ_BYTES = 1 << 16
+
+
+class Terminated(BaseException):
+    """SIGTERM: the recording is abandoned, and its clean-up runs."""
+
+
+def main() -> NoReturn:
+    """Serve until stdin ends.  Exit status 0, or 70 when the recorder died."""
+    kernel.set_child_subreaper()
+    base = tempfile.mkdtemp(prefix="harness-")
+    os.chmod(base, 0o755)
+    watchdog_pid = os.getpid()
+    recorder = os.fork()
+    if recorder == 0:
+        _become_recorder(base, watchdog_pid)
+    try:
+        status = _guard(recorder)
+    finally:
+        end_descendants(SWEEP_DEADLINE_S)
+        remove_tree(base)
+    os._exit(0 if status == 0 else 70)
+
+
+def _guard(recorder: int) -> int:
+    """Wait for the recorder, or for the harness to go away; the recorder is dead on return."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    wake_r, wake_w = os.pipe()
+    os.set_blocking(wake_w, False)
+    signal.set_wakeup_fd(wake_w)
+    pidfd = kernel.pidfd_open(recorder)
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.register(0, 0)  # only hang-ups and errors: what is written there is the recorder's
+    poll.register(wake_r, select.POLLIN)
+    ready = {fd for fd, _ in poll.poll()}
+    if pidfd not in ready:
+        if wake_r in ready:  # we were told to end: so is the recorder, which cleans up
+            os.kill(recorder, signal.SIGTERM)
+        select.select([pidfd], [], [], GRACE_S)
+        os.kill(recorder, signal.SIGKILL)
+    _, status = os.waitpid(recorder, 0)
+    return status
+
+
+def _become_recorder(base: str, watchdog_pid: int) -> NoReturn:
+    status = 70
+    try:
+        signal.signal(signal.SIGTERM, _terminate)
+        kernel.set_parent_death_signal(signal.SIGTERM)
+        if os.getppid() != watchdog_pid:  # it died before the line above
+            os._exit(70)
+        kernel.set_child_subreaper()
+        close_all_but({0, 1, 2})
+        # What exists by now lives as long as this process.  A collection that touches it would
+        # make every forked supervisor copy those pages.
+        gc.collect()
+        gc.freeze()
+        _serve(base)
+        status = 0
+    except (Terminated, BrokenPipeError):
+        end_descendants(SWEEP_DEADLINE_S)
+        remove_tree(base)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _terminate(*_: Any) -> None:
+    raise Terminated
+
+
+def _serve(base: str) -> None:
+    reachable: dict[tuple[str, int], str] = {}
+    buffered = b""
+    while True:
+        data = os.read(0, _READ_BYTES)
+        if not data:
+            return
+        *lines, buffered = (buffered + data).split(b"\n")
+        for line in lines:
+            _answer(json.loads(line), base, reachable)
+
+
+def _answer(request: dict[str, Any], base: str, reachable: dict[tuple[str, int], str]) -> None:
+    try:
+        if request["do"] == "record":
+            plan = request["plan"]
+            key = (plan["bwrap"], plan["uid"])
+            if key not in reachable:
+                reachable[key] = reachable_path(plan["bwrap"], plan["uid"], plan["gid"], base)
+            plan["bwrap"] = reachable[key]
+            record(plan, 1, base)
+        elif request["do"] == "identify":
+            found = identify_bwrap(request["path"], request["uid"], request["gid"], base)
+            _reply("identify", **found)
+        else:
+            facts: dict[str, Any] = dict(collect_facts(request["uid"]))
+            facts.update({f"tool:{name}": _tool(name) for name in request.get("tools", ())})
+            _reply(
+                "facts",
+                facts=facts,
+                python=platform.python_version(),
+                kernel=platform.release(),
+            )
+    except (BrokenPipeError, Terminated):
+        raise
+    except Exception as fault:
+        reason = f"{type(fault).__name__}: {fault}"
+        _reply("fault", reason=reason, traceback=traceback.format_exc())
+
+
+def _tool(name: str) -> dict[str, Any]:
+    found = shutil.which(name)
+    return {
+        "name": f"tool:{name}",
+        "value": found,
+        "ok": found is not None,
+        "layer": "tool",
+        "detail": found or f"{name} is not on PATH",
+        "remedy": "" if found else f"install {name}",
+    }
+
+
+def _reply(name: str, **members: Any) -> None:
+    text = json.dumps(dict(members, reply=name))
+    write_all(1, text.encode("utf-8", "backslashreplace") + b"\n")
+    sys.stderr.flush()
