@@ -1,0 +1,498 @@
+"""The run, in order: choose, find out what is there, record, store, judge, conclude.
+
+``run`` is the whole program of ``harness run`` without arguments, printing and exit codes (those
+are ``harness.cli``'s).  It reaches sandboxes through the :class:`Backend` protocol only, so where
+a sandbox ran is metadata and never part of what a scenario is.
+
+Read next: ``harness.agent.recorder`` (what records), ``harness.judges`` (what judges),
+``harness.store`` (what is kept).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import os
+import platform
+import random
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import IO, Any, Protocol
+
+from harness import __version__
+from harness.backends.local import Interrupted
+from harness.errors import RecordingLost, ReportNotWritten
+from harness.judges.recording import judge_recording
+from harness.judges.tally import Tally
+from harness.loader import LoadedScenario, Problem
+from harness.model.contract import Clause
+from harness.model.scenario import Scenario
+from harness.model.timeline import Plan, Timeline, read_timelines
+from harness.model.verdict import Result, RunRecord, Status, Subject
+from harness.needs import unmet_need
+from harness.reporters import jsonreport
+from harness.store import RESULTS, RunFolder
+
+
+class Agent(Protocol):
+    """What records, wherever it is."""
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]: ...
+
+    def record(
+        self, plan: Plan, sink: Callable[[str], None], *, timeout_s: float | None
+    ) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """Starts agents in one place.  ``stop_fd`` becomes readable when the run is to stop."""
+
+    def start_agent(self, *, stop_fd: int, log: IO[bytes]) -> Agent: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A subject that was found and proved itself, with where and as whom it runs.
+
+    ``spec`` is what the user typed; ``path`` is bwrap where the agent is; ``facts`` are what
+    conditions may ask about, and ``environment`` is what ``doctor`` found there.
+    """
+
+    spec: str
+    backend: Backend
+    path: str
+    uid: int
+    gid: int
+    subject: Subject
+    facts: Mapping[str, Any]
+    environment: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run.  ``timeout_s`` limits one recording; ``repeat`` replaces what scenarios say."""
+
+    jobs: int = 1
+    fail_fast: bool = False
+    repeat: int | None = None
+    timeout_s: float | None = None
+    timeout_multiplier: float = 1.0
+    seed: int = 0
+    must_work: bool = False
+    command: str = "harness run"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One scenario on one subject."""
+
+    loaded: LoadedScenario
+    target: Target
+
+
+class Watcher(Protocol):
+    """Is told what happens while it happens; called from several threads, one at a time."""
+
+    def case_started(self, scenario_id: str, subject: str) -> None: ...
+
+    def case_finished(self, result: Result, timeline: Timeline | None) -> None: ...
+
+
+class StopSwitch:
+    """Tells every worker to stop.  ``fd`` becomes readable, and stays so, once it was thrown."""
+
+    def __init__(self) -> None:
+        self.fd, self._write_fd = os.pipe()
+        os.set_blocking(self._write_fd, False)
+        self.thrown = False
+
+    def throw(self) -> None:
+        """Stop as soon as possible; safe in a signal handler, and more than once."""
+        self.thrown = True
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write_fd, b"x")
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self.fd)
+        os.close(self._write_fd)
+
+
+@dataclass(slots=True)
+class Run:
+    """A run in progress: its folder, what is left to do, and what came of the rest.
+
+    ``cut_short`` says that --fail-fast ended it, which is no interruption from outside.
+    """
+
+    folder: RunFolder
+    options: Options
+    watcher: Watcher
+    switch: StopSwitch
+    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    cut_short: bool = False
+    broken: Exception | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def record_all(self, jobs: Sequence[Job]) -> None:
+        """Work through the jobs with ``options.jobs`` workers, each with agents of its own.
+
+        An error of the environment or of ours in one worker stops all of them and is raised here.
+        """
+        # Long ones first, or a race with hundreds of repeats would run alone at the end.
+        waiting = sorted(jobs, key=lambda job: -self._repeats(job.loaded.scenario))
+        queue = iter(waiting)
+        with (
+            (self.folder.path / "agent.log").open("ab") as log,
+            ThreadPoolExecutor(max_workers=max(1, self.options.jobs)) as pool,
+        ):
+            for future in [
+                pool.submit(self._work, queue, log) for _ in range(max(1, self.options.jobs))
+            ]:
+                future.result()
+        if self.broken is not None:
+            raise self.broken
+
+    def _work(self, queue: Iterator[Job], log: IO[bytes]) -> None:
+        agents: dict[int, Agent] = {}
+        try:
+            while not (self.switch.thrown or self.cut_short or self.broken):
+                with self._lock:
+                    job = next(queue, None)
+                if job is None:
+                    return
+                self._finish(*self._record(job, agents, log))
+        except Interrupted:
+            return
+        except Exception as fault:  # raised again by record_all, in the thread that can explain it
+            self.broken = self.broken or fault
+            self.switch.throw()
+        finally:
+            for agent in agents.values():
+                agent.close()
+
+    def _finish(self, result: Result, shown: Timeline | None) -> None:
+        with self._lock:
+            self.results[(result.id, result.subject)] = result
+            self.watcher.case_finished(result, shown)
+            if self.options.fail_fast and result.status.is_unexpected:
+                self.cut_short = True
+
+    def _repeats(self, scenario: Scenario) -> int:
+        return self.options.repeat if self.options.repeat is not None else scenario.repeat
+
+    def _record(
+        self, job: Job, agents: dict[int, Agent], log: IO[bytes]
+    ) -> tuple[Result, Timeline | None]:
+        loaded, target = job.loaded, job.target
+        with self._lock:
+            self.watcher.case_started(loaded.scenario.id, target.spec)
+        facts = facts_for(loaded.scenario, target.facts)
+        unmet = unmet_need(loaded.scenario, facts, target.environment)
+        blank = blank_result(loaded, target.spec, self.options)
+        if unmet is not None:
+            return skipped(blank, *unmet, must_work=self.options.must_work), None
+        name = self.folder.timeline_name(target.spec, loaded.scenario.id)
+        tally = Tally(loaded.scenario, facts, (loaded.file, loaded.line))
+        shown = _Shown()
+        started = time.monotonic()
+        try:
+            agent = agents.get(id(target.backend))
+            if agent is None:
+                agent = target.backend.start_agent(stop_fd=self.switch.fd, log=log)
+                agents[id(target.backend)] = agent
+            with self.folder.timeline_writer(name) as file:
+                for repeat, timeline in self._recordings(agent, job, file):
+                    tally.add(judge_recording(loaded.scenario, timeline, facts, repeat=repeat))
+                    shown.keep(tally, repeat, timeline)
+        except RecordingLost as lost:
+            gone = agents.pop(id(target.backend), None)
+            if gone is not None:
+                gone.close()
+            result = dataclasses.replace(
+                blank, status=Status.ERROR, message=str(lost).partition("\n")[0], reason=str(lost)
+            )
+        else:
+            result = concluded(blank, tally)
+        elapsed = time.monotonic() - started
+        result = dataclasses.replace(result, duration_s=elapsed, timeline=name)
+        return result, shown.timeline
+
+    def _recordings(self, agent: Agent, job: Job, file: IO[str]) -> Iterator[tuple[int, Timeline]]:
+        """Every recording of a job; the next one is made while the caller judges the last."""
+        repeats = self._repeats(job.loaded.scenario)
+        if repeats == 1:
+            yield 0, self._record_once(agent, job, 0, file)
+            return
+        with ThreadPoolExecutor(max_workers=1) as ahead:
+            following = ahead.submit(self._record_once, agent, job, 0, file)
+            for repeat in range(repeats):
+                timeline = following.result()
+                if repeat + 1 < repeats:
+                    following = ahead.submit(self._record_once, agent, job, repeat + 1, file)
+                yield repeat, timeline
+
+    def _record_once(self, agent: Agent, job: Job, repeat: int, file: IO[str]) -> Timeline:
+        lines: list[str] = []
+
+        def sink(line: str) -> None:
+            file.write(line + "\n")
+            lines.append(line)
+
+        plan = make_plan(job, repeat, self.options)
+        try:
+            agent.record(plan, sink, timeout_s=self.options.timeout_s)
+        except OSError as fault:
+            raise ReportNotWritten(
+                f"the recording cannot be kept: {fault.strerror}; make room, or choose another "
+                "folder with --reports"
+            ) from fault
+        return next(iter(read_timelines(lines)), Timeline([]))
+
+
+@dataclass(slots=True)
+class _Shown:
+    """The one recording of many that a reader should see."""
+
+    timeline: Timeline | None = None
+    repeat: int = -1
+
+    def keep(self, tally: Tally, repeat: int, timeline: Timeline) -> None:
+        if tally.shown_repeat == repeat:
+            self.timeline, self.repeat = timeline, repeat
+
+
+def facts_for(scenario: Scenario, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts as they are for one scenario, which may want another user than the run's."""
+    return {**facts, "uid": 0} if scenario.user == "root" else dict(facts)
+
+
+def make_plan(job: Job, repeat: int, options: Options) -> Plan:
+    """The plan of one recording: the scenario less its expectations, and where and as whom."""
+    target = job.target
+    plan = job.loaded.scenario.plan()
+    for step in plan["steps"]:
+        step["within"] = round(step["within"] * options.timeout_multiplier)
+    root = job.loaded.scenario.user == "root"
+    plan.update(
+        bwrap=target.path,
+        subject={
+            "path": target.subject.path,
+            "version": target.subject.version,
+            "sha256": target.subject.sha256,
+        },
+        uid=0 if root else target.uid,
+        gid=0 if root else target.gid,
+        repeat_index=repeat,
+        sha256=job.loaded.sha256,
+        harness=__version__,
+    )
+    return plan
+
+
+def blank_result(loaded: LoadedScenario, subject: str, options: Options) -> Result:
+    """What is known of a result before anything was recorded."""
+    scenario = loaded.scenario
+    rerun = f"harness run {shlex.quote(f'{loaded.file}::{scenario.id}')} --subject {subject}"
+    if options.repeat is not None:
+        rerun += f" --repeat {options.repeat}"
+    rerun += f" --seed {options.seed}"
+    return Result(
+        id=scenario.id,
+        subject=subject,
+        status=Status.ERROR,
+        title=scenario.title,
+        tags=tuple(scenario.tags),
+        clauses=tuple(scenario.clauses),
+        refs=tuple(scenario.refs),
+        file=loaded.file,
+        line=loaded.line,
+        rerun=rerun,
+    )
+
+
+def skipped(blank: Result, reason: str, remedy: str, *, must_work: bool) -> Result:
+    """A result that says what is missing; a failure where everything must work."""
+    status = Status.FAIL if must_work else Status.SKIP
+    return dataclasses.replace(
+        blank, status=status, message=f"{reason}: {remedy}", reason=reason, remedy=remedy
+    )
+
+
+def concluded(blank: Result, tally: Tally) -> Result:
+    """A result from everything that was recorded and judged."""
+    conclusion = tally.conclude()
+    return dataclasses.replace(
+        blank,
+        status=conclusion.status,
+        message=conclusion.message,
+        findings=conclusion.findings,
+        shown_repeat=conclusion.shown,
+        rates=conclusion.rates,
+        deviations=conclusion.deviations,
+        repeats=tally.n,
+    )
+
+
+def unloadable(problem: Problem, subject: str) -> Result:
+    """A scenario file that could not be loaded is a case of its own, never an absence."""
+    return Result(
+        id=f"unloadable.{problem.file}:{problem.line}",
+        subject=subject,
+        status=Status.ERROR,
+        title=f"{problem.file} cannot be loaded",
+        file=problem.file,
+        line=problem.line,
+        message=problem.message,
+        reason=str(problem),
+    )
+
+
+# --- what is kept of a run -----------------------------------------------------------------------
+
+
+def new_run_id(now: datetime.datetime) -> str:
+    """A name that sorts by time and differs between two runs of one second."""
+    return f"{now:%Y%m%dT%H%M%SZ}-{os.getpid():x}-{random.SystemRandom().randrange(1 << 16):04x}"
+
+
+def describe_run(
+    run_id: str,
+    options: Options,
+    targets: Sequence[Target],
+    clauses: Mapping[str, Clause],
+    hidden: Mapping[str, int],
+    now: datetime.datetime,
+) -> dict[str, Any]:
+    """What ``run.json`` says: everything about a run but what came of it."""
+    return {
+        "run_id": run_id,
+        "harness_version": __version__,
+        "started_at": now.isoformat(timespec="seconds"),
+        "hostname": platform.node(),
+        "command": options.command,
+        "seed": options.seed,
+        "hidden": dict(hidden),
+        "contract": {
+            clause.id: {
+                "sentence": clause.sentence,
+                "source": clause.source,
+                "family": clause.family,
+            }
+            for clause in clauses.values()
+        },
+        "subjects": [
+            {**dataclasses.asdict(target.subject), "facts": dict(target.facts)}
+            for target in targets
+        ],
+    }
+
+
+def snapshot(loaded: Sequence[LoadedScenario]) -> list[dict[str, Any]]:
+    """The scenarios as they are now, for ``scenarios.json``."""
+    return [
+        {
+            "file": each.file,
+            "line": each.line,
+            "sha256": each.sha256,
+            "scenario": each.scenario.model_dump(
+                mode="json", by_alias=True, exclude_defaults=True, exclude_none=True
+            ),
+        }
+        for each in loaded
+    ]
+
+
+def assemble(
+    meta: Mapping[str, Any], results: Sequence[Result], *, duration_s: float, complete: bool
+) -> RunRecord:
+    """The record of a run from what ``run.json`` says and its results."""
+    return RunRecord(
+        run_id=meta["run_id"],
+        harness_version=meta["harness_version"],
+        started_at=meta["started_at"],
+        hostname=meta["hostname"],
+        command=meta["command"],
+        seed=meta["seed"],
+        duration_s=duration_s,
+        complete=complete,
+        subjects=tuple(Subject(**subject) for subject in meta["subjects"]),
+        results=tuple(results),
+        hidden=meta["hidden"],
+        contract=meta["contract"],
+    )
+
+
+def shown_timelines(folder: RunFolder, record: RunRecord) -> dict[tuple[str, str], Timeline]:
+    """The recording that each result shows, read back from the folder."""
+    found = {}
+    for result in record.results:
+        if result.timeline:
+            timeline = folder.timeline(result.timeline, result.shown_repeat)
+            if timeline is not None:
+                found[(result.id, result.subject)] = timeline
+    return found
+
+
+def judge_again(
+    folder: RunFolder, *, scenarios: Mapping[str, LoadedScenario] | None = None
+) -> RunRecord:
+    """Judge the recordings of a stored run once more.
+
+    With the scenarios as they were when it ran, or with ``scenarios`` (by id) as they are now.  A
+    run that was interrupted is judged as far as it got; its record is then not complete.
+    """
+    meta = folder.read_json("run.json")
+    before = folder.results()
+    kept = {(result.id, result.subject): result for result in before.results} if before else {}
+    options = Options(seed=meta["seed"], command=meta["command"])
+    results = []
+    for entry in folder.read_json("scenarios.json"):
+        loaded = _stored(entry)
+        loaded = (scenarios or {}).get(loaded.scenario.id, loaded)
+        for subject in meta["subjects"]:
+            result = _judge_stored(folder, loaded, subject, options)
+            old = kept.get((loaded.scenario.id, subject["spec"]))
+            if result is None and old is not None:
+                result = old  # skipped, or lost before its first event
+            if result is not None:
+                results.append(result)
+    others = {(r.id, r.subject) for r in results}
+    results += [result for key, result in kept.items() if key not in others]
+    return assemble(
+        meta,
+        results,
+        duration_s=before.duration_s if before is not None else 0.0,
+        complete=before.complete if before is not None else False,
+    )
+
+
+def _stored(entry: Mapping[str, Any]) -> LoadedScenario:
+    scenario = Scenario.model_validate(entry["scenario"])
+    return LoadedScenario(scenario, entry["file"], entry["line"], entry["sha256"])
+
+
+def _judge_stored(
+    folder: RunFolder, loaded: LoadedScenario, subject: Mapping[str, Any], options: Options
+) -> Result | None:
+    name = folder.timeline_name(subject["spec"], loaded.scenario.id)
+    facts = facts_for(loaded.scenario, subject["facts"])
+    tally = Tally(loaded.scenario, facts, (loaded.file, loaded.line))
+    for repeat, timeline in enumerate(folder.timelines(name)):
+        tally.add(judge_recording(loaded.scenario, timeline, facts, repeat=repeat))
+    if tally.n == 0:
+        return None
+    result = concluded(blank_result(loaded, subject["spec"], options), tally)
+    return dataclasses.replace(result, timeline=name, duration_s=tally.duration_s)
+
+
+def store_results(folder: RunFolder, record: RunRecord) -> None:
+    """Keep the results of a run."""
+    folder.write(RESULTS, jsonreport.render(record))
