@@ -24,13 +24,13 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from harness import __version__
-from harness.backends.local import Interrupted
 from harness.doctor import doctor_lines
 from harness.errors import (
     EXIT_CODE_MEANINGS,
     EnvironmentUnfit,
     ExitCode,
     HarnessError,
+    Interrupted,
     NothingSelected,
     ReportNotWritten,
     ScenarioFilesInvalid,
@@ -446,7 +446,9 @@ def _deliver(
     style = _style(arguments, sys.stderr)
     for result in record.results:
         if result.status not in (Status.PASS, Status.KNOWN, Status.SKIP) or arguments.verbose:
-            _tell(terminal.failure_block(result, timelines.get((result.id, result.subject)), style))
+            timeline = timelines.get((result.id, result.subject))
+            block = terminal.failure_block(result, timeline, style, contract=record.contract)
+            _tell(block)
     _tell(terminal.summary(record, style, reports=written))
 
 

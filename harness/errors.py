@@ -103,3 +103,9 @@ class ReportNotWritten(HarnessError):
     """A report or the run's own folder could not be written (read-only, full, not a directory)."""
 
     exit_code = ExitCode.ENVIRONMENT_UNFIT
+
+
+class Interrupted(HarnessError):
+    """The run was told to stop; what was recorded so far is on disk."""
+
+    exit_code = ExitCode.INTERRUPTED

@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from harness import __version__
-from harness.backends.local import Interrupted
-from harness.errors import RecordingLost, ReportNotWritten
+from harness.errors import Interrupted, RecordingLost, ReportNotWritten
 from harness.judges.recording import judge_recording
 from harness.judges.tally import Tally
 from harness.loader import LoadedScenario, Problem

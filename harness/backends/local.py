@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import harness
-from harness.errors import EnvironmentUnfit, RecordingLost
+from harness.errors import EnvironmentUnfit, Interrupted, RecordingLost
 from harness.model.timeline import Plan
 
 #: Without ``site`` (the agent needs nothing but the standard library, and every page it has in
@@ -33,10 +33,6 @@ ANSWER_DEADLINE_S = 30.0
 SLACK_S = 20.0
 #: How long an agent may take to end by itself: its watchdog's own sweep is limited to 5 s.
 END_DEADLINE_S = 8.0
-
-
-class Interrupted(Exception):
-    """The run was told to stop; what was recorded so far is on disk."""
 
 
 class LocalAgent:

@@ -72,6 +72,7 @@ def check_processes(scene: Scene) -> Iterator[Fault]:
     """Every process that is named is in the cast of this scenario."""
     known: dict[Role, Sequence[str]] = {
         Role.PROCESS: scene.processes,
+        Role.COUNTED: scene.counted,
         Role.SUPERVISOR: scene.supervisors,
         Role.LAUNCHER: scene.launchers,
         Role.HELPER: tuple(scene.scenario.helpers),

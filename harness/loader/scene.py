@@ -22,6 +22,7 @@ class Role(enum.Enum):
     """What a name that stands somewhere must be the name of; the value is for messages."""
 
     PROCESS = "process"
+    COUNTED = "counted"  # a process as a census calls it
     SUPERVISOR = "reference supervisor"
     LAUNCHER = "launcher"
     CHANNEL = "channel"
@@ -94,9 +95,9 @@ ROLES: Mapping[type[BaseModel], Mapping[str, Role]] = {
     grammar.Expectation: {
         "ran": Role.MARKER,
         "never_ran": Role.MARKER,
-        "survivors": Role.PROCESS,
-        "zombies": Role.PROCESS,
-        "alive": Role.PROCESS,
+        "survivors": Role.COUNTED,
+        "zombies": Role.COUNTED,
+        "alive": Role.COUNTED,
     },
     grammar.Provider: {"for_": Role.SANDBOX},
 }
@@ -170,7 +171,12 @@ class Scene:
         """Every member of the cast that a step or an expectation may name."""
         parts = tuple(self.prefix(box) + part for box in self.boxes for part in PARTS)
         beside = (*self.scenario.helpers, *self.scenario.providers)
-        return (*self.supervisors, *self.launchers, *parts, *beside, "descendant")
+        return (*self.supervisors, *self.launchers, *parts, *beside)
+
+    @cached_property
+    def counted(self) -> tuple[str, ...]:
+        """What a census can call a process: a member, or ``descendant`` for any other below one."""
+        return (*self.processes, "descendant")
 
     @cached_property
     def channels(self) -> dict[str, Channel]:

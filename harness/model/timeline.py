@@ -31,6 +31,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+#: One encoder for all events: making one costs more than encoding a small event.
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 #: Version of the line format; a reader refuses what it does not know instead of guessing.
 FORMAT = 1
 
@@ -113,7 +115,7 @@ class Event:
         }
         if self.late:
             members["late"] = True
-        return json.dumps(members, separators=(",", ":"))
+        return _ENCODE(members)
 
     @classmethod
     def from_line(cls, line: str) -> Event:
