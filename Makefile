@@ -44,7 +44,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: setup
-	$(BIN)/python tests/bench.py $(ARGS)
+	$(BIN)/python bench/ratios.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

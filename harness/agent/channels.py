@@ -22,7 +22,7 @@ from typing import Any
 
 from harness.agent import kernel
 from harness.agent.journal import Journal
-from harness.model.timeline import Kind
+from harness.model.vocabulary import Kind
 
 #: Options whose fd bwrap or its command reads; every other option's fd is written to.
 TO_SANDBOX = {"block-fd", "userns-block-fd", "args", "seccomp", "add-seccomp-fd", "stdin"}
@@ -206,6 +206,12 @@ class Channel:
                 self._feed_object(raw + b"\n", journal, late=late)
             late = True
             self._fragments = 1
+        # A read that ended with a newline has brought nothing of the next line: it is not one of
+        # the reads which that one takes.
+        if not self._rest:
+            self._fragments = 0
+            if not self._object_text.strip():
+                self._object_fragments = 0
 
     def _feed_object(self, raw: bytes, journal: Journal, *, late: bool) -> None:
         self._object_text += raw.decode("utf-8", "backslashreplace")

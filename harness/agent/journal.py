@@ -12,7 +12,7 @@ import os
 import time
 from typing import Any
 
-from harness.model.timeline import Event, Kind
+from harness.model.vocabulary import Kind, encode_event
 
 
 class Journal:
@@ -33,9 +33,9 @@ class Journal:
 
     def write(self, event_kind: Kind, lane: str, *, late: bool = False, **data: Any) -> None:
         """Write one event.  OSError when the reader at the other end is gone."""
-        event = Event(self.count, self.elapsed_ns(), self.wake, event_kind, lane, data, late)
+        line = encode_event(self.count, self.elapsed_ns(), self.wake, event_kind, lane, data, late)
         self.count += 1
-        write_all(self._out_fd, event.to_line().encode("utf-8", "backslashreplace") + b"\n")
+        write_all(self._out_fd, line.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def write_all(fd: int, data: bytes) -> None:

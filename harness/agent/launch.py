@@ -18,7 +18,6 @@ from typing import Any
 from harness.agent import kernel
 from harness.agent.channels import STREAMS, Channel
 from harness.agent.observe import OBSERVE_SCRIPT
-from harness.supervise.spec import SandboxSpec, bwrap_arguments
 
 #: bwrap starts with this and nothing else, so that a run does not depend on who runs it.
 BASE_ENVIRONMENT = {
@@ -31,6 +30,17 @@ HOST_BASE = ["--dev-bind", "/", "/"]
 #: place never overwrites the source of the next.
 PARKED_FD = 300
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9-]*)\}")
+
+
+def load_library(plan: Mapping[str, Any]) -> None:
+    """Import ``harness.supervise`` in this process if the plan needs it.
+
+    Called before anything is forked: an import in every forked supervisor would take longer than
+    bwrap does, and what is imported needlessly makes each fork dearer.
+    """
+    specs = [sandbox for sandbox in plan["sandboxes"].values() if sandbox.get("spec") is not None]
+    if specs or plan.get("providers") or plan["supervisor"]["kind"] == "reference":
+        import harness.agent.reference  # noqa: F401  and with it the library
 
 
 def command_argv(command: Mapping[str, Any]) -> list[str]:
@@ -58,6 +68,7 @@ def fill_placeholders(text: str, scratch: str, channels: Mapping[str, Channel]) 
 
 def spec_arguments(spec: Mapping[str, Any], scratch: str, environ: Mapping[str, str]) -> list[str]:
     """A small spec as bwrap arguments; ``SpecConflict`` when it contradicts itself."""
+    from harness.supervise.spec import SandboxSpec, bwrap_arguments  # see load_library
 
     def fill(path: str) -> str:
         return fill_placeholders(path, scratch, {})

@@ -29,10 +29,10 @@ from harness.agent.bystander import become_bystander, listen_on
 from harness.agent.cast import Cast, Member, has_reaper
 from harness.agent.channels import Channel, make_channels
 from harness.agent.journal import Journal
+from harness.agent.launch import load_library
 from harness.agent.observe import BEGIN_MARK, END_MARK, parse_observation
-from harness.agent.reference import become_reference_supervisor
 from harness.agent.scripted import become_supervisor, decode_status, hear, say
-from harness.model.timeline import FORMAT, Kind, Plan
+from harness.model.vocabulary import FORMAT, Kind, Plan
 
 #: How often /proc is looked at while a step waits for what no fd can tell (a process's state).
 LOOK_INTERVAL_S = 0.001
@@ -51,6 +51,7 @@ class Recording:
     """One recording in the making.  Use :func:`record`."""
 
     def __init__(self, plan: Plan, journal: Journal, scratch: str) -> None:
+        self._fds_before = len(os.listdir("/proc/self/fd"))
         self.plan = plan
         self.journal = journal
         self.scratch = scratch
@@ -195,6 +196,8 @@ class Recording:
         self._fork("supervisor", keep, body)
 
     def _fork_reference(self, name: str) -> None:
+        from harness.agent.reference import become_reference_supervisor  # see load_library
+
         channels = self.groups[name]
         keep = self._near_and_held(channels)
 
@@ -363,12 +366,7 @@ class Recording:
             return
         said = message["said"]
         if said == "started":
-            self.take_in(message["lane"], message["pid"], fds[0], Kind.PROCESS_STARTED)
-        elif said == "launching":
-            sandbox = self.cast.sandbox_of(message["lane"])
-            inside = has_reaper(message["argv"])
-            self.cast.reaped_inside[str(sandbox)] = inside
-            self.journal.write(Kind.SUPERVISOR_SAID, lane, name="launching", fields=message)
+            self._take_in_started(message, fds[0])
         elif said == "exited":
             status: dict[str, Any] = {k: message[k] for k in ("code", "signal") if k in message}
             self.collect(message["lane"], message["pid"], status)
@@ -384,6 +382,14 @@ class Recording:
             self.journal.write(Kind.SUPERVISOR_REPORTED, lane, outcome=message["outcome"])
         else:  # done, failed, crashed
             self.replies.append(message)
+
+    def _take_in_started(self, message: dict[str, Any], pidfd: int) -> None:
+        lane, argv = message["lane"], message.get("argv")
+        sandbox = self.cast.sandbox_of(lane)
+        if argv is not None and sandbox is not None:
+            self.cast.reaped_inside[sandbox] = has_reaper(argv)
+        more = {} if argv is None else {"argv": argv}
+        self.take_in(lane, message["pid"], pidfd, Kind.PROCESS_STARTED, **more)
 
     def _take_in_provider(self, message: dict[str, Any], fds: list[int]) -> None:
         lane = message["lane"]
@@ -468,7 +474,10 @@ class Recording:
 
     def clean_up(self) -> None:
         """Kill and reap everything, close everything, and say what was left (design law 8)."""
-        killed, reaped, leaks = end_descendants(CLEANUP_DEADLINE_S)
+        killed, reaped, leaks = end_descendants(CLEANUP_DEADLINE_S, meanwhile=self.close)
+        left_open = len(os.listdir("/proc/self/fd")) - self._fds_before
+        if left_open > 0:
+            leaks.append(f"{left_open} file descriptor(s) of the recorder stayed open")
         for lane, member in self.cast.members.items():
             # Who had not ended by itself was ended by us: that is no fact about bwrap.
             if member.exited and member.pid in reaped:
@@ -478,15 +487,15 @@ class Recording:
         )
 
     def close(self) -> None:
-        """Close every fd of this recording."""
+        """Close every fd of this recording; may be called twice."""
         for sock in (*self.supervisors.values(), *self.bystanders.values()):
             sock.close()
         for channel in self.channels.values():
             channel.close_near()
             channel.close_far()
-        for fd in self._owned:
+        while self._owned:
             with contextlib.suppress(OSError):
-                os.close(fd)
+                os.close(self._owned.pop())
         self._epoll.close()
 
 
@@ -530,8 +539,13 @@ def descends_from(pid: int, ancestor: int) -> bool:
     return False
 
 
-def end_descendants(deadline_s: float) -> tuple[set[int], dict[int, dict[str, Any]], list[str]]:
+def end_descendants(
+    deadline_s: float, *, meanwhile: Callable[[], None] = lambda: None
+) -> tuple[set[int], dict[int, dict[str, Any]], list[str]]:
     """SIGKILL and reap everything below this process, which must be a child-subreaper.
+
+    ``meanwhile`` is called once while the first of them die: taking a process apart takes the
+    kernel a millisecond, which another core can use.
 
     Returns the pids that were killed, the statuses of those reaped here, and one text for each
     process that is still there at the deadline.  Killing goes on until nobody is left, because a
@@ -546,6 +560,8 @@ def end_descendants(deadline_s: float) -> tuple[set[int], dict[int, dict[str, An
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process.pid, signal.SIGKILL)
                 killed.add(process.pid)
+        meanwhile()
+        meanwhile = _nothing
         _await_death(alive, min(deadline - time.monotonic(), 0.05))
         try:
             while True:
@@ -561,6 +577,10 @@ def end_descendants(deadline_s: float) -> tuple[set[int], dict[int, dict[str, An
                 reaped,
                 [f"process {p.pid} ({p.comm}) is still there, in state {p.state}" for p in alive],
             )
+
+
+def _nothing() -> None:
+    """Done already."""
 
 
 def _await_death(dying: list[procfs.Process], timeout_s: float) -> None:
@@ -635,6 +655,8 @@ def record(plan: Plan, out_fd: int, base: str) -> None:
     journal.write(Kind.RECORDING_OPENED, "observer", **header(plan))
     complete = False
     with scratch_directory(base, plan["uid"], plan["gid"]) as scratch:
+        load_library(plan)
+        _markers_fd()  # it stays open from the first recording on
         recording = Recording(plan, journal, scratch)
         try:
             recording.set_up()

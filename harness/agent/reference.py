@@ -88,16 +88,16 @@ def _report(
 def _pass_on(
     sock: socket.socket, prefix: str, fact: str, fields: dict[str, Any], provider: str
 ) -> None:
-    if fact == "monitor-started":
-        say(sock, {"said": "launching", "lane": prefix + "monitor", "argv": ["--unshare-pid"]})
     lane = prefix + _PROCESS_FACTS[fact] if fact in _PROCESS_FACTS else ""
     if fact == "provider-started":
         lane = provider
     if lane:
         said = "provider-started" if lane == provider else "started"
+        # The library always adds --unshare-pid, so there is always a reaper.
+        more = {"argv": ["--unshare-pid"]} if fact == "monitor-started" else {}
         pidfd = kernel.pidfd_open(fields["pid"])
         try:
-            say(sock, {"said": said, "lane": lane, "pid": fields["pid"]}, (pidfd,))
+            say(sock, {"said": said, "lane": lane, "pid": fields["pid"], **more}, (pidfd,))
         finally:
             os.close(pidfd)
     if fact in ("monitor-exited", "provider-exited", "provider-stopped"):

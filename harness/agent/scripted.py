@@ -18,7 +18,7 @@ import signal
 import socket
 import threading
 import warnings
-from typing import Any, Callable, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from harness.agent import kernel
 from harness.agent.channels import Channel
@@ -29,7 +29,9 @@ from harness.agent.launch import (
     open_session,
     start_bwrap,
 )
-from harness.supervise.provider import Provider, ProviderSpec, start_provider
+
+if TYPE_CHECKING:
+    from harness.supervise.provider import Provider
 
 #: The longest message: an argv of 9000 words (bwrap's own limit) fits.
 MESSAGE_BYTES = 1 << 20
@@ -128,11 +130,11 @@ class ScriptedSupervisor:
             status = decode_status(os.waitpid(pid, 0)[1])
         say(self._sock, {"said": "exited", "lane": lane, "pid": pid, **status})
 
-    def _watch(self, lane: str, pid: int) -> None:
+    def _watch(self, lane: str, pid: int, **more: Any) -> None:
         pidfd = kernel.pidfd_open(pid)
         self._children[pidfd] = (lane, pid)
         self._poll.register(pidfd, select.POLLIN)
-        say(self._sock, {"said": "started", "lane": lane, "pid": pid}, (pidfd,))
+        say(self._sock, {"said": "started", "lane": lane, "pid": pid, **more}, (pidfd,))
 
     # -- launching -------------------------------------------------------------------------------
 
@@ -147,19 +149,18 @@ class ScriptedSupervisor:
         def start() -> int:
             return start_bwrap(argv, environment, channels, sandbox)
 
-        say(self._sock, {"said": "launching", "lane": prefix + "monitor", "argv": argv})
         how = sandbox.get("launched_by", "supervisor")
         if how == "thread":
-            self._launch_from_thread(prefix, start)
+            self._launch_from_thread(prefix, start, argv)
         elif how == "process":
-            self._launch_from_process(prefix, start)
+            self._launch_from_process(prefix, start, argv)
         else:
-            self._watch(prefix + "monitor", start())
+            self._watch(prefix + "monitor", start(), argv=argv)
         for channel in channels.values():
             if "supervisor" not in channel.spec.get("copy_kept_by", ()):
                 channel.close_near()
 
-    def _launch_from_thread(self, prefix: str, start: Callable[[], int]) -> None:
+    def _launch_from_thread(self, prefix: str, start: Callable[[], int], argv: list[str]) -> None:
         end_r, end_w = os.pipe()
         started = threading.Event()
         pids: list[int] = []
@@ -181,14 +182,14 @@ class ScriptedSupervisor:
             os.close(end_w)
             raise faults[0]
         self._enders[prefix + "launcher"] = end_w
-        self._watch(prefix + "monitor", pids[0])
+        self._watch(prefix + "monitor", pids[0], argv=argv)
 
-    def _launch_from_process(self, prefix: str, start: Callable[[], int]) -> None:
+    def _launch_from_process(self, prefix: str, start: Callable[[], int], argv: list[str]) -> None:
         end_r, end_w = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(end_w)
-            _serve_launcher(self._sock, prefix, start, end_r)
+            _serve_launcher(self._sock, prefix, start, argv, end_r)
         os.close(end_r)
         self._enders[prefix + "launcher"] = end_w
         self._watch(prefix + "launcher", pid)
@@ -210,6 +211,8 @@ class ScriptedSupervisor:
         self._channel(message["channel"]).close_far()
 
     def _start_provider(self, message: dict[str, Any]) -> None:
+        from harness.supervise.provider import ProviderSpec, start_provider  # see load_library
+
         name = message["name"]
         spec = self._plan["providers"][name]
         provider = start_provider(
@@ -234,7 +237,7 @@ class ScriptedSupervisor:
 
 
 def _serve_launcher(
-    sock: socket.socket, prefix: str, start: Callable[[], int], end_r: int
+    sock: socket.socket, prefix: str, start: Callable[[], int], argv: list[str], end_r: int
 ) -> NoReturn:
     """The launcher process between supervisor and bwrap: start it, wait for it, end when told."""
     try:
@@ -243,7 +246,7 @@ def _serve_launcher(
         say(sock, {"said": "failed", "do": "launch", "reason": _reason(fault)})
         os._exit(1)
     pidfd = kernel.pidfd_open(pid)
-    say(sock, {"said": "started", "lane": prefix + "monitor", "pid": pid}, (pidfd,))
+    say(sock, {"said": "started", "lane": prefix + "monitor", "pid": pid, "argv": argv}, (pidfd,))
     poll = select.poll()
     poll.register(end_r, select.POLLIN)
     poll.register(pidfd, select.POLLIN)

@@ -5,7 +5,8 @@ the harness needs to reach an agent here, in a container, or anywhere else.
 
     {"do": "facts", "uid": N, "tools": [...]}    -> {"reply": "facts", "facts": {...}, ...}
     {"do": "identify", "path": P, "uid", "gid"}  -> {"reply": "identify", ...}
-    {"do": "record", "plan": {...}}              -> the lines of a timeline, up to recording-closed
+    {"do": "record", "plan": {...}}              -> the lines of a timeline, up to recording-closed;
+        or, when the plan names a file as "timeline", {"reply": "recorded"} once they are in there
     anything that goes wrong                     -> {"reply": "fault", "reason", "traceback"}
 
 Two processes, so that nothing outlives the harness (design law 8).  Both are child-subreapers.
@@ -25,12 +26,9 @@ import shutil
 import signal
 import sys
 import tempfile
-import traceback
 from typing import Any, NoReturn
 
 from harness.agent import kernel
-from harness.agent.facts import collect_facts
-from harness.agent.identify import identify_bwrap, reachable_path
 from harness.agent.journal import write_all
 from harness.agent.recorder import close_all_but, end_descendants, record, remove_tree
 
@@ -103,8 +101,8 @@ def _become_recorder(base: str, watchdog_pid: int) -> NoReturn:
     except (Terminated, BrokenPipeError):
         end_descendants(SWEEP_DEADLINE_S)
         remove_tree(base)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as fault:
+        _reply_fault(fault)
     finally:
         os._exit(status)
 
@@ -126,14 +124,76 @@ def _serve(base: str) -> None:
 
 
 def _answer(request: dict[str, Any], base: str, reachable: dict[tuple[str, int], str]) -> None:
+    """Record, or have a question answered.
+
+    Questions are answered by a child, so that what it takes to answer them (subprocess, glob) is
+    not in the memory of every supervisor that is forked from here.
+    """
+    if request["do"] != "record":
+        _in_child(request, base)
+        return
+    plan = request["plan"]
+    key = (plan["bwrap"], plan["uid"])
+    if key not in reachable:
+        question = {"do": "reach", "path": plan["bwrap"], "uid": plan["uid"], "gid": plan["gid"]}
+        reachable[key] = _in_child(question, base, capture=True)["path"]
+    plan["bwrap"] = reachable[key]
     try:
-        if request["do"] == "record":
-            plan = request["plan"]
-            key = (plan["bwrap"], plan["uid"])
-            if key not in reachable:
-                reachable[key] = reachable_path(plan["bwrap"], plan["uid"], plan["gid"], base)
-            plan["bwrap"] = reachable[key]
+        if "timeline" in plan:
+            _record_to_file(plan, base)
+        else:
             record(plan, 1, base)
+    except (BrokenPipeError, Terminated):
+        raise
+    except Exception as fault:
+        _reply_fault(fault)
+
+
+def _record_to_file(plan: dict[str, Any], base: str) -> None:
+    """Record into a file of the harness's choice: beside the harness, nothing lies between.
+
+    Each event reaches the kernel as it happens, so what was recorded survives both of us; and
+    nobody is woken up for it.
+    """
+    out = os.open(plan["timeline"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        record(plan, out, base)
+    finally:
+        os.close(out)
+    _reply("recorded")
+
+
+def _in_child(request: dict[str, Any], base: str, *, capture: bool = False) -> dict[str, Any]:
+    """Have a question answered by a forked child, on stdout or, captured, as the return value."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if capture:
+                os.dup2(write_end, 1)
+            os.close(read_end)
+            _question(request, base)
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, encoding="utf-8") as answered:
+        text = answered.read()
+    os.waitpid(pid, 0)
+    answer: dict[str, Any] = json.loads(text) if capture else {}
+    return answer
+
+
+def _question(request: dict[str, Any], base: str) -> None:
+    from harness.agent.facts import collect_facts
+    from harness.agent.identify import NotProven, identify_bwrap, reachable_path
+
+    try:
+        if request["do"] == "reach":
+            try:
+                path = reachable_path(request["path"], request["uid"], request["gid"], base)
+            except NotProven:
+                path = request["path"]  # the recording will show what comes of it
+            _reply("reach", path=path)
         elif request["do"] == "identify":
             found = identify_bwrap(request["path"], request["uid"], request["gid"], base)
             _reply("identify", **found)
@@ -146,11 +206,16 @@ def _answer(request: dict[str, Any], base: str, reachable: dict[tuple[str, int],
                 python=platform.python_version(),
                 kernel=platform.release(),
             )
-    except (BrokenPipeError, Terminated):
-        raise
     except Exception as fault:
-        reason = f"{type(fault).__name__}: {fault}"
-        _reply("fault", reason=reason, traceback=traceback.format_exc())
+        _reply_fault(fault)
+
+
+def _reply_fault(fault: BaseException) -> None:
+    import traceback  # rare, and not for every supervisor's memory
+
+    reason = f"{type(fault).__name__}: {fault}"
+    number = fault.errno if isinstance(fault, OSError) else None
+    _reply("fault", reason=reason, errno=number, traceback=traceback.format_exc())
 
 
 def _tool(name: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from harness.agent import kernel, locks, procfs
 from harness.agent.cast import Member
 from harness.agent.channels import Channel
 from harness.agent.recorder import Recording, StepFailed
-from harness.model.timeline import Kind
+from harness.model.vocabulary import Kind
 
 #: How long another process may take to answer what it answers at once: the patience of a loaded
 #: machine, as for any wait without a deadline of its own.

@@ -7,6 +7,7 @@ which then ends the agents in good order by closing their stdin.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -14,14 +15,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import harness
-from harness.errors import EnvironmentUnfit, Interrupted, RecordingLost
+from harness.errors import EnvironmentUnfit, Interrupted, RecordingLost, ReportNotWritten
 from harness.model.timeline import Plan
 
+_FILE_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 #: Without ``site`` (the agent needs nothing but the standard library, and every page it has in
 #: memory is paid for with each supervisor that it forks), and without the current directory.
 PYTHON_OPTIONS = ("-S", "-P", "-u")
@@ -66,30 +68,33 @@ class LocalAgent:
             raise RecordingLost(f"the agent failed: {answer['reason']}\n{answer['traceback']}")
         return answer
 
-    def record(self, plan: Plan, sink: Callable[[str], None], *, timeout_s: float | None) -> None:
-        """Record one plan; every line of its timeline goes to ``sink``, without its newline.
+    def record(self, plan: Plan, path: Path, *, timeout_s: float | None) -> list[str]:
+        """Record one plan, append its timeline to the file at ``path``, and return its lines.
 
-        Ends after ``recording-closed``.  RecordingLost when the agent dies, fails, or takes longer
-        than ``timeout_s`` (default: all deadlines of the plan and some slack); what it had written
-        has gone to the sink by then.  Interrupted when the run is to stop.
+        RecordingLost when the agent dies, fails, or takes longer than ``timeout_s`` (default: all
+        deadlines of the plan and some slack); what it had recorded is in the file by then.
+        ReportNotWritten when the file cannot take it.  Interrupted when the run is to stop.
         """
         limit_s = timeout_s if timeout_s is not None else recording_limit_s(plan)
-        deadline = time.monotonic() + limit_s
-        self._send({"do": "record", "plan": plan})
-        while True:
-            try:
-                line = self._read_line(deadline)
-            except TimeoutError:
-                self.kill()
-                raise RecordingLost(
-                    f"{plan['id']} took longer than {limit_s:g} s and was ended"
-                ) from None
-            if line.startswith('{"reply"') or '"reply": "fault"' in line[-40:]:
-                answer = json.loads(line)
-                raise RecordingLost(f"the agent failed: {answer['reason']}\n{answer['traceback']}")
-            sink(line)
-            if '"kind":"recording-closed"' in line:
-                return
+        before = path.stat().st_size if path.exists() else 0
+        self._send({"do": "record", "plan": {**plan, "timeline": str(path.absolute())}})
+        try:
+            answer = json.loads(self._read_line(time.monotonic() + limit_s))
+        except TimeoutError:
+            self.kill()
+            raise RecordingLost(
+                f"{plan['id']} took longer than {limit_s:g} s and was ended"
+            ) from None
+        if answer["reply"] == "fault":
+            if answer["errno"] in _FILE_IS_FULL:
+                raise ReportNotWritten(
+                    f"the recording cannot be kept: {os.strerror(answer['errno'])}; "
+                    "make room, or choose another folder with --reports"
+                )
+            raise RecordingLost(f"the agent failed: {answer['reason']}\n{answer['traceback']}")
+        with path.open(encoding="utf-8") as file:
+            file.seek(before)
+            return file.read().splitlines()
 
     def close(self) -> None:
         """End the agent in good order: its stdin hangs up, and it leaves nothing behind."""
