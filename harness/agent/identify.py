@@ -17,6 +17,7 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from typing import Any
 
@@ -97,7 +98,8 @@ def reachable_path(path: str, uid: int, gid: int, base: str) -> str:
             **_run_as(uid, gid),
         )
     except subprocess.TimeoutExpired:
-        return path  # it runs; what it is, is asked next
+        text = f"{path} is not bubblewrap: --version did not end within {DEADLINE_S:g} s"
+        raise NotProven("not-bwrap", text) from None
     except PermissionError as refused:
         if os.getuid() != 0:
             raise NotProven("unreachable", f"{path}: {refused.strerror}") from refused
@@ -117,26 +119,29 @@ def reachable_path(path: str, uid: int, gid: int, base: str) -> str:
 
 
 def _ask_version(path: str, uid: int, gid: int) -> str:
-    try:
-        asked = subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=BASE_ENVIRONMENT,
-            cwd="/",
-            timeout=DEADLINE_S,
-            check=False,
-            **_run_as(uid, gid),
-        )
-    except subprocess.TimeoutExpired:
-        text = f"{path} is not bubblewrap: --version did not end within {DEADLINE_S:g} s"
-        raise NotProven("not-bwrap", text) from None
-    except OSError as fault:
-        raise NotProven("not-bwrap", f"{path} cannot be executed: {fault}") from fault
-    found = _VERSION.match(asked.stdout.decode("utf-8", "replace"))
+    # Into a file: what is left behind may hold a pipe open for ever.
+    with tempfile.TemporaryFile() as output:
+        try:
+            asked = subprocess.run(
+                [path, "--version"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=BASE_ENVIRONMENT,
+                cwd="/",
+                timeout=DEADLINE_S,
+                check=False,
+                **_run_as(uid, gid),
+            )
+        except subprocess.TimeoutExpired:
+            text = f"{path} is not bubblewrap: --version did not end within {DEADLINE_S:g} s"
+            raise NotProven("not-bwrap", text) from None
+        except OSError as fault:
+            raise NotProven("not-bwrap", f"{path} cannot be executed: {fault}") from fault
+        answer = os.pread(output.fileno(), 1000, 0)
+    found = _VERSION.match(answer.decode("utf-8", "replace"))
     if found is None or asked.returncode != 0:
-        said = asked.stdout[:80].decode("utf-8", "backslashreplace").strip() or "nothing"
+        said = answer[:80].decode("utf-8", "backslashreplace").strip() or "nothing"
         raise NotProven(
             "not-bwrap",
             f"{path} is not bubblewrap: --version said {said!r}, expected 'bubblewrap X.Y.Z'",
@@ -191,7 +196,10 @@ def _explain_refusal(process: subprocess.Popen[bytes], path: str) -> None:
             f"{path} is not bubblewrap: it did not run a command in a mount namespace of its own "
             f"within {DEADLINE_S:g} s",
         )
-    said = (process.stderr.read() if process.stderr else b"")[-300:].decode("utf-8", "replace")
+    # Not to the end: a process that was left behind may hold it open for ever.
+    ready = select.select([process.stderr], [], [], 0)[0] if process.stderr else []
+    heard = os.read(ready[0].fileno(), 1 << 16) if ready else b""
+    said = heard[-300:].decode("utf-8", "replace")
     if process.returncode == 1 and said.startswith("bwrap:"):
         raise NotProven("refused", "this bwrap cannot make a sandbox here: " + said.strip())
     raise NotProven(

@@ -381,6 +381,8 @@ class Recording:
             self.reports.add(lane)
             self.journal.write(Kind.SUPERVISOR_REPORTED, lane, outcome=message["outcome"])
         else:  # done, failed, crashed
+            if said == "crashed":  # a fault of ours or of the library: never to be lost
+                self.journal.write(Kind.SUPERVISOR_SAID, lane, name="crashed", fields=message)
             self.replies.append(message)
 
     def _take_in_started(self, message: dict[str, Any], pidfd: int) -> None:

@@ -33,7 +33,11 @@ from harness.supervise import (
 )
 
 #: Which of the library's facts name a process, and what that process is called in the cast.
-_PROCESS_FACTS = {"monitor-started": "monitor", "child-identified": "child"}
+_PROCESS_FACTS = {
+    "guard-started": "guard",
+    "monitor-started": "monitor",
+    "child-identified": "child",
+}
 
 
 def become_reference_supervisor(
@@ -95,7 +99,12 @@ def _pass_on(
         said = "provider-started" if lane == provider else "started"
         # The library always adds --unshare-pid, so there is always a reaper.
         more = {"argv": ["--unshare-pid"]} if fact == "monitor-started" else {}
-        pidfd = kernel.pidfd_open(fields["pid"])
+        try:
+            pidfd = kernel.pidfd_open(fields["pid"])
+        except ProcessLookupError:
+            # bwrap has waited for its child already: there is nothing left to watch.
+            say(sock, {"said": "event", "name": fact, "fields": fields})
+            return
         try:
             say(sock, {"said": said, "lane": lane, "pid": fields["pid"], **more}, (pidfd,))
         finally:

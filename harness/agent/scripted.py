@@ -195,7 +195,11 @@ class ScriptedSupervisor:
         self._watch(prefix + "launcher", pid)
 
     def _end_launcher(self, message: dict[str, Any]) -> None:
-        os.close(self._enders.pop(message["lane"]))
+        end_w = self._enders.pop(message["lane"])
+        # A byte, not only an end of file: that one comes from our own death as well, which a
+        # launcher process is to outlive.
+        os.write(end_w, b"e")
+        os.close(end_w)
 
     # -- fds and providers -----------------------------------------------------------------------
 
@@ -239,7 +243,10 @@ class ScriptedSupervisor:
 def _serve_launcher(
     sock: socket.socket, prefix: str, start: Callable[[], int], argv: list[str], end_r: int
 ) -> NoReturn:
-    """The launcher process between supervisor and bwrap: start it, wait for it, end when told."""
+    """The launcher process between supervisor and bwrap: start it, wait for it, end when told.
+
+    It outlives its supervisor: whether the sandbox does is what scenarios ask.
+    """
     try:
         pid = start()
     except Exception as fault:
@@ -253,7 +260,10 @@ def _serve_launcher(
     while True:
         for fd, _events in poll.poll():
             if fd == end_r:
-                os._exit(0)
+                if os.read(end_r, 1):
+                    os._exit(0)
+                poll.unregister(end_r)  # the supervisor is gone, and nobody said to end
+                continue
             _, status = os.waitpid(pid, 0)
             poll.unregister(pidfd)
             say(

@@ -24,6 +24,7 @@ import platform
 import select
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 from typing import Any, NoReturn
@@ -47,7 +48,8 @@ class Terminated(BaseException):
 def main() -> NoReturn:
     """Serve until stdin ends.  Exit status 0, or 70 when the recorder died."""
     kernel.set_child_subreaper()
-    base = tempfile.mkdtemp(prefix="harness-")
+    os.umask(0o022)  # the caller's would be a hidden part of every scenario
+    base = tempfile.mkdtemp(prefix="harness-", dir=_temporary_folder())
     os.chmod(base, 0o755)
     watchdog_pid = os.getpid()
     recorder = os.fork()
@@ -59,6 +61,32 @@ def main() -> NoReturn:
         end_descendants(SWEEP_DEADLINE_S)
         remove_tree(base)
     os._exit(0 if status == 0 else 70)
+
+
+def _temporary_folder() -> str | None:
+    """Where sandboxes of another user can reach their scratch; None: where they are anyway.
+
+    pam_tmpdir(8) gives root a TMPDIR that nobody else can enter.
+    """
+    given = tempfile.gettempdir()
+    if os.geteuid() != 0 or _is_open_to_all(given):
+        return None
+    return next((path for path in ("/tmp", "/var/tmp") if _is_open_to_all(path)), None)
+
+
+def _is_open_to_all(path: str) -> bool:
+    """Whether every folder on the way to ``path``, and itself, may be entered by everybody."""
+    path = os.path.realpath(path)
+    while True:
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            return False
+        if not mode & stat.S_IXOTH:
+            return False
+        if path == "/":
+            return True
+        path = os.path.dirname(path)
 
 
 def _guard(recorder: int) -> int:

@@ -92,7 +92,10 @@ def _launch(recording: Recording, step: dict[str, Any]) -> None:
     else:
         message = {"do": "launch", "sandbox": name, "prefix": prefix}
         recording.order("supervisor", message, step["within"])
-    if not recording.pump(lambda: lane in recording.cast.members, step["within"]):
+    # A launch that the reference supervisor refuses is done as well: its report is all there is.
+    reporter = prefix + "supervisor"
+    begun = lambda: lane in recording.cast.members or reporter in recording.reports  # noqa: E731
+    if not recording.pump(begun, step["within"]):
         raise StepTimedOut
 
 

@@ -4,41 +4,48 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.judges.rules import Case, Judgement, follow, judged, shown, undecided
+from harness.judges.rules import Case, Judgement, follow, is_same, judged, shown, undecided
 from harness.model.scenario import ExpectEof, ExpectField, ExpectObjects, ExpectText
 from harness.model.timeline import Event, Kind
 
 
 def judge_objects(rule: ExpectObjects, case: Case) -> Judgement:
-    """How many objects a channel carried, and which members they have."""
+    """How many objects a channel carried, and which members they have.
+
+    What a truncated channel carried later is not known: only what was kept can decide then.
+    """
     events = list(case.timeline.of(Kind.OBJECT_READ, channel=rule.on))
     values: list[dict[str, Any]] = [event.data["value"] for event in events]
+    cut = case.timeline.first(Kind.CHANNEL_TRUNCATED, channel=rule.on)
     seen = f"{len(values)} object(s) on {rule.on}: " + shown(
         "; ".join("{" + ", ".join(value) + "}" for value in values) or "none"
     )
-    expected: list[str] = []
-    holds = True
+    demands: list[tuple[str, bool, bool]] = []  # in words, holds so far, later ones can change it
     if rule.count is not None:
-        expected.append(f"exactly {rule.count} object(s)")
-        holds &= len(values) == rule.count
+        open_ = len(values) <= rule.count
+        demands.append((f"exactly {rule.count} object(s)", len(values) == rule.count, open_))
     if rule.members is not None:
-        expected.append(f"objects with the members {rule.members}")
-        holds &= len(values) >= len(rule.members) and all(
-            set(wanted) <= set(value) for wanted, value in zip(rule.members, values, strict=False)
-        )
+        pairs = zip(rule.members, values, strict=False)
+        fits = all(set(wanted) <= set(value) for wanted, value in pairs)
+        enough = len(values) >= len(rule.members)
+        text = f"objects with the members {rule.members}"
+        demands.append((text, fits and enough, fits and not enough))
     if rule.none_has is not None:
-        expected.append(f"no object with {rule.none_has}")
-        holds &= not any(rule.none_has in value for value in values)
+        lacking = not any(rule.none_has in value for value in values)
+        demands.append((f"no object with {rule.none_has}", lacking, lacking))
     if rule.some_has is not None:
-        expected.append(f"an object with {rule.some_has}")
-        holds &= any(rule.some_has in value for value in values)
+        found = any(rule.some_has in value for value in values)
+        demands.append((f"an object with {rule.some_has}", found, not found))
     if rule.fragments_joined:
-        expected.append("every byte part of a whole object")
         whole, why = _all_whole(rule.on, case)
-        holds &= whole
+        demands.append(("every byte part of a whole object", whole, True))
         seen += why
+    expected = " and ".join(text for text, _, _ in demands) + f" on {rule.on}"
+    certain = any(not holds and not open_ for _, holds, open_ in demands)
+    if cut is not None and not certain and any(open_ for _, _, open_ in demands):
+        return undecided(expected, f"{seen}; the channel was truncated", [*events, cut])
     eof = case.timeline.first(Kind.EOF_READ, channel=rule.on)
-    return judged(holds, " and ".join(expected) + f" on {rule.on}", seen, [*events, eof])
+    return judged(all(holds for _, holds, _ in demands), expected, seen, [*events, eof])
 
 
 def _all_whole(channel: str, case: Case) -> tuple[bool, str]:
@@ -69,7 +76,7 @@ def judge_field(rule: ExpectField, case: Case) -> Judgement:
         return judged(False, f"{name} to be there", "no object has it")
     value = event.data["value"][rule.member]
     if rule.equals is not None:
-        return judged(value == rule.equals, f"{name} = {rule.equals}", f"{value}", [event])
+        return judged(is_same(value, rule.equals), f"{name} = {rule.equals}", f"{value}", [event])
     if rule.pid_of is not None:
         return _same_pid(rule, case, event, value)
     return _same_inode(rule, case, event, value)
@@ -122,24 +129,41 @@ def judge_text(rule: ExpectText, case: Case) -> Judgement:
     if eof is not None and eof.data["rest"]:
         lines.append(eof.data["rest"])
     seen = shown(" | ".join(lines) or "nothing")
+    unseen = "the channel was truncated"
     if rule.contains is not None:
+        expected = f'"{rule.contains}" on {rule.on}'
         found = [e for e in events if rule.contains in e.data["text"]][:1]
         holds = any(rule.contains in line for line in lines)
-        return judged(holds, f'"{rule.contains}" on {rule.on}', seen, found or [eof])
+        if cut is not None and not holds:
+            return undecided(expected, unseen, [cut])
+        return judged(holds, expected, seen, found or [eof])
     if rule.lacks is not None:
         expected = f'no "{rule.lacks}" on {rule.on}'
         proof = [e for e in events if rule.lacks in e.data["text"]]
         if cut is not None and not proof:
-            return undecided(expected, "the channel was truncated", [cut])
+            return undecided(expected, unseen, [cut])
         return judged(not any(rule.lacks in line for line in lines), expected, seen, proof)
     if rule.lines is not None:
-        return judged(lines == rule.lines, f"{rule.lines} on {rule.on}", seen, [*events[:20], eof])
+        expected = f"{rule.lines} on {rule.on}"
+        if cut is not None and lines == rule.lines[: len(lines)]:
+            return undecided(expected, unseen, [cut])
+        return judged(lines == rule.lines, expected, seen, [*events[:20], eof])
     if rule.at_least_bytes is not None:
-        count = eof.data["bytes"] if eof is not None else sum(len(line) + 1 for line in lines)
+        count = eof.data["bytes"] if eof is not None else _bytes_of(lines)
         expected = f"at least {rule.at_least_bytes} bytes on {rule.on}"
+        if cut is not None and eof is None and count < rule.at_least_bytes:
+            return undecided(expected, unseen, [cut])
         return judged(count >= rule.at_least_bytes, expected, f"{count} bytes", [eof])
     expected = f"{'nothing' if rule.empty else 'something'} on {rule.on}"
-    return judged(bool(lines) != rule.empty, expected, seen, [*events[:3], eof])
+    # A flood without a newline has no line: it is only counted.
+    empty = not lines and cut is None
+    return judged(
+        empty == rule.empty, expected, seen if lines or empty else unseen, [*events[:3], eof or cut]
+    )
+
+
+def _bytes_of(lines: list[str]) -> int:
+    return sum(len(line.encode("utf-8", "surrogatepass")) + 1 for line in lines)
 
 
 def judge_eof(rule: ExpectEof, case: Case) -> Judgement:

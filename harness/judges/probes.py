@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.judges.rules import Case, Judgement, follow, judged, shown, undecided
+from harness.judges.rules import Case, Judgement, follow, is_same, judged, shown, undecided
 from harness.model.scenario import ExpectFds, ExpectLocks, ExpectObserved, ExpectProbe
 from harness.model.timeline import Event, Kind
 
@@ -93,6 +93,8 @@ def judge_probe(rule: ExpectProbe, case: Case) -> Judgement:
 def _judge_value(
     rule: ExpectObserved | ExpectProbe, path: str, whole: dict[str, Any], events: list[Event]
 ) -> Judgement:
+    if _is_unreadable(path, whole) or (isinstance(rule, ExpectProbe) and not _has(path, whole)):
+        return undecided(f"{path} to be readable", f"{path} could not be read", events)
     try:
         value = follow(path, whole)
     except KeyError:
@@ -114,7 +116,23 @@ def _judge_value(
     if rule.lacks is not None:
         holds = not _among(rule.lacks, items)
         return judged(holds, f"no {rule.lacks} in {path}", shown(value), events)
-    return judged(value == rule.equals, f"{path} = {shown(rule.equals)}", shown(value), events)
+    holds = is_same(value, rule.equals)
+    return judged(holds, f"{path} = {shown(rule.equals)}", shown(value), events)
+
+
+def _has(path: str, whole: dict[str, Any]) -> bool:
+    try:
+        follow(path, whole)
+    except KeyError:
+        return False
+    return True
+
+
+def _is_unreadable(path: str, whole: dict[str, Any]) -> bool:
+    """Whether the value, or what it would be in, is None: it was looked for and not to be seen."""
+    parts = path.split(".")
+    heads = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    return any(_has(head, whole) and follow(head, whole) is None for head in heads)
 
 
 def _among(wanted: Any, items: list[Any]) -> bool:

@@ -110,11 +110,7 @@ def judge_alive(wanted: str, case: Case) -> Judgement:
     expected = f"{wanted} alive"
     if census is None:
         return undecided(expected, "no census was taken")
-    states = {process["member"]: process["state"] for process in census.data["processes"]}
-    state = states.get(wanted)
-    return judged(
-        state is not None and state not in _DEAD,
-        expected,
-        "not there" if state is None else f"state {state}",
-        [census],
-    )
+    states = [p["state"] for p in census.data["processes"] if p["member"] == wanted]
+    holds = any(state not in _DEAD for state in states)
+    seen = f"state {', '.join(states)}" if states else "not there"
+    return judged(holds, expected, seen, [census])

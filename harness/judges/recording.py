@@ -123,8 +123,9 @@ def find_vacuity(timeline: Timeline, findings: tuple[Finding, ...]) -> str:
         why = stuck.data.get("reason", "its deadline passed")
         step = f"step {stuck.data['index'] + 1} ({stuck.data['verb']})"
         return f"the trigger was never carried out: {step}: {why}"
-    failed = timeline.first(Kind.STEP_FAILED)
-    if failed is not None and failed.data["verb"] != "wait":
+    # A wait that could not be met is a finding (``reached``); anything else was simply not done.
+    failed = next((e for e in timeline.of(Kind.STEP_FAILED) if e.data["verb"] != "wait"), None)
+    if failed is not None:
         step = f"step {failed.data['index'] + 1} ({failed.data['verb']})"
         return f"{step} could not be carried out: {failed.data['reason']}"
     if not findings:

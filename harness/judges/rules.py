@@ -148,6 +148,15 @@ def follow(path: str, value: Any) -> Any:
     raise KeyError(path)
 
 
+def is_same(value: Any, wanted: Any) -> bool:
+    """Equality as in JSON, where ``true`` is not 1 (in Python it is)."""
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return value.keys() == wanted.keys() and all(is_same(value[k], wanted[k]) for k in wanted)
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(map(is_same, value, wanted))
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+
+
 def shown(value: Any, limit: int = 200) -> str:
     """A value for a one-line text; long ones are cut."""
     text = value if isinstance(value, str) else repr(value)

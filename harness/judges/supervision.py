@@ -23,11 +23,13 @@ def judge_outcome(rule: ExpectOutcome, case: Case) -> Judgement:
     expected = "outcome " + _describe(wanted)
     event = case.timeline.first(Kind.SUPERVISOR_REPORTED, lane=rule.of)
     if event is None:
-        return judged(False, expected, f"{rule.of} reported nothing")
+        crash = case.timeline.first(Kind.SUPERVISOR_SAID, lane=rule.of, name="crashed")
+        why = f"it crashed: {crash.data['fields']['reason']}" if crash else "it reported nothing"
+        return judged(False, expected, why, [crash])
     got = flatten_outcome(event.data["outcome"])
     holds = {key: got.get(key) for key in wanted} == wanted
     if rule.stderr_contains is not None:
-        tail = (event.data["outcome"].get("provider") or {}).get("stderr-tail", "")
+        tail = (event.data["outcome"].get("provider") or {}).get("stderr-tail") or ""
         expected += f', stderr with "{rule.stderr_contains}"'
         holds = holds and rule.stderr_contains in tail
         got["stderr"] = shown(tail)

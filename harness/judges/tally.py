@@ -38,7 +38,7 @@ class Tally:
     n: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     applied: Counter[str] = field(default_factory=Counter)
-    unknowns: int = 0
+    unknowns: Counter[str] = field(default_factory=Counter)
     trouble: str = ""
     vacuous: str = ""
     other_ways: list[str] = field(default_factory=list)
@@ -53,17 +53,21 @@ class Tally:
         return telling.repeat if telling is not None else 0
 
     def add(self, judged: Judged) -> None:
-        """Take in one recording."""
+        """Take in one recording.
+
+        The findings of one that may not count are shown, but prove nothing in either direction
+        (design law 5): neither a failure nor a known deviation.
+        """
         self.n += 1
         self.duration_s += judged.duration_s
         self.trouble = self.trouble or judged.trouble
         self.vacuous = self.vacuous or judged.vacuous
         known = {entry.rule: entry for entry in self.applicable()}
         weight = 0
-        for finding in judged.findings:
+        for finding in () if judged.trouble or judged.vacuous else judged.findings:
             self.applied[finding.rule] += 1
             if finding.held is Held.UNKNOWN:
-                self.unknowns += 1
+                self.unknowns[finding.rule] += 1
                 weight = max(weight, 2)
             if finding.held is Held.NO:
                 self.failures[finding.rule] += 1
@@ -139,7 +143,8 @@ class Tally:
     def _surprise(self, known: Mapping[str, Known]) -> str:
         """The text that names a known deviation that did not happen, or an empty one."""
         for rule, entry in known.items():
-            failures = wilson(self.failures[rule], self.applied[rule])
+            # What could not be decided may have been the deviation: it is no surprise.
+            failures = wilson(self.failures[rule] + self.unknowns[rule], self.applied[rule])
             if entry.rate_at_least is None:
                 missing = failures.hits < failures.n or failures.n == 0
             else:
@@ -171,7 +176,7 @@ class Tally:
         for finding in telling.findings if telling is not None else ():
             if finding.held is Held.UNKNOWN:
                 return f"{finding.rule}: expected {finding.expected}; {finding.observed}"
-        return f"{self.unknowns} finding(s) could not be decided"
+        return f"{self.unknowns.total()} finding(s) could not be decided"
 
     def _rates(self) -> tuple[Rate, ...]:
         if self.n < 2:

@@ -175,8 +175,12 @@ class Scene:
 
     @cached_property
     def counted(self) -> tuple[str, ...]:
-        """What a census can call a process: a member, or ``descendant`` for any other below one."""
-        return (*self.processes, "descendant")
+        """What a census can call a process: a member, or ``descendant`` for any other below one.
+
+        ``guard`` is the process with which the reference supervisor survives its own death.
+        """
+        guards = [f"{self.prefix(box)}guard" for box in self.boxes] if self.reference else []
+        return (*self.processes, *guards, "descendant")
 
     @cached_property
     def channels(self) -> dict[str, Channel]:

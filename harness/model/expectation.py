@@ -189,6 +189,8 @@ class ExpectOutcome(Closed):
         "setup-failed",
         "provider-lost",
         "gate-timeout",
+        "workload-timeout",
+        "readiness-failed",
         "cancelled",
         "refused",
     ] = Field(description="The outcome; refused: it did not start anything.")

@@ -17,7 +17,7 @@ from pydantic import (
 
 from harness.model.condition import Condition, parse_condition
 
-DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min)")
+DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|min)")
 _UNIT_NS = {"us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 
 #: A wait without ``within`` gives up after this long.  Ordinary waits end in milliseconds (7 to

@@ -141,22 +141,26 @@ def read_timelines(lines: Iterable[str]) -> Iterator[Timeline]:
     """Split a stored stream into recordings: one per repeat, each opened by its header.
 
     A torn last line (the writer was killed in the middle of it) is dropped: it was never a fact.
-    ValueError when a line that is not the last cannot be read.
+    ValueError when a line that is not the last cannot be read, or is of another format.
     """
     events: list[Event] = []
     pending: ValueError | None = None
     for line in lines:
-        if pending is not None:
-            raise pending
         if not line.strip():
             continue
+        if pending is not None:
+            raise pending
         try:
             event = Event.from_line(line)
         except ValueError as fault:
             pending = fault
             continue
-        if event.kind is Kind.RECORDING_OPENED and events:
-            yield Timeline(events)
+        if event.kind is Kind.RECORDING_OPENED:
+            if event.data.get("format") != FORMAT:
+                found = event.data.get("format")
+                raise ValueError(f"this recording has format {found!r}, expected {FORMAT}")
+            if events:
+                yield Timeline(events)
             events = []
         events.append(event)
     if events:
