@@ -477,6 +477,9 @@ class Recording:
     def clean_up(self) -> None:
         """Kill and reap everything, close everything, and say what was left (design law 8)."""
         killed, reaped, leaks = end_descendants(CLEANUP_DEADLINE_S, meanwhile=self.close)
+        remove_tree(self.scratch)
+        if os.path.lexists(self.scratch):
+            leaks.append(f"the scratch directory {self.scratch} could not be removed")
         left_open = len(os.listdir("/proc/self/fd")) - self._fds_before
         if left_open > 0:
             leaks.append(f"{left_open} file descriptor(s) of the recorder stayed open")
@@ -624,6 +627,9 @@ def remove_tree(path: str) -> None:
     """Remove a directory whose insides a scenario may have made unwritable."""
 
     def unlock(function: Callable[[str], object], stuck: str, _info: object) -> None:
+        # Never above the tree: its parent is shared with others.
+        if stuck == path:
+            return
         with contextlib.suppress(OSError):
             os.chmod(os.path.dirname(stuck), 0o700)
             function(stuck)
