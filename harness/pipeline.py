@@ -19,13 +19,14 @@ import random
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 from harness import __version__
-from harness.errors import Interrupted, RecordingLost, ReportNotWritten
+from harness.errors import Interrupted, RecordingLost, UsageError
 from harness.judges.recording import judge_recording
 from harness.judges.tally import Tally
 from harness.loader import LoadedScenario, Problem
@@ -43,9 +44,7 @@ class Agent(Protocol):
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]: ...
 
-    def record(
-        self, plan: Plan, sink: Callable[[str], None], *, timeout_s: float | None
-    ) -> None: ...
+    def record(self, plan: Plan, path: Path, *, timeout_s: float | None) -> list[str]: ...
 
     def close(self) -> None: ...
 
@@ -148,13 +147,12 @@ class Run:
         # Long ones first, or a race with hundreds of repeats would run alone at the end.
         waiting = sorted(jobs, key=lambda job: -self._repeats(job.loaded.scenario))
         queue = iter(waiting)
+        workers = max(1, min(self.options.jobs, len(waiting)))
         with (
-            (self.folder.path / "agent.log").open("ab") as log,
-            ThreadPoolExecutor(max_workers=max(1, self.options.jobs)) as pool,
+            self.folder.agent_log() as log,
+            ThreadPoolExecutor(max_workers=workers) as pool,
         ):
-            for future in [
-                pool.submit(self._work, queue, log) for _ in range(max(1, self.options.jobs))
-            ]:
+            for future in [pool.submit(self._work, queue, log) for _ in range(workers)]:
                 future.result()
         if self.broken is not None:
             raise self.broken
@@ -207,10 +205,10 @@ class Run:
             if agent is None:
                 agent = target.backend.start_agent(stop_fd=self.switch.fd, log=log)
                 agents[id(target.backend)] = agent
-            with self.folder.timeline_writer(name) as file:
-                for repeat, timeline in self._recordings(agent, job, file):
-                    tally.add(judge_recording(loaded.scenario, timeline, facts, repeat=repeat))
-                    shown.keep(tally, repeat, timeline)
+            path = self.folder.timeline_path(name)
+            for repeat, timeline in self._recordings(agent, job, path):
+                tally.add(judge_recording(loaded.scenario, timeline, facts, repeat=repeat))
+                shown.keep(tally, repeat, timeline)
         except RecordingLost as lost:
             gone = agents.pop(id(target.backend), None)
             if gone is not None:
@@ -224,35 +222,23 @@ class Run:
         result = dataclasses.replace(result, duration_s=elapsed, timeline=name)
         return result, shown.timeline
 
-    def _recordings(self, agent: Agent, job: Job, file: IO[str]) -> Iterator[tuple[int, Timeline]]:
+    def _recordings(self, agent: Agent, job: Job, path: Path) -> Iterator[tuple[int, Timeline]]:
         """Every recording of a job; the next one is made while the caller judges the last."""
         repeats = self._repeats(job.loaded.scenario)
         if repeats == 1:
-            yield 0, self._record_once(agent, job, 0, file)
+            yield 0, self._record_once(agent, job, 0, path)
             return
         with ThreadPoolExecutor(max_workers=1) as ahead:
-            following = ahead.submit(self._record_once, agent, job, 0, file)
+            following = ahead.submit(self._record_once, agent, job, 0, path)
             for repeat in range(repeats):
                 timeline = following.result()
                 if repeat + 1 < repeats:
-                    following = ahead.submit(self._record_once, agent, job, repeat + 1, file)
+                    following = ahead.submit(self._record_once, agent, job, repeat + 1, path)
                 yield repeat, timeline
 
-    def _record_once(self, agent: Agent, job: Job, repeat: int, file: IO[str]) -> Timeline:
-        lines: list[str] = []
-
-        def sink(line: str) -> None:
-            file.write(line + "\n")
-            lines.append(line)
-
+    def _record_once(self, agent: Agent, job: Job, repeat: int, path: Path) -> Timeline:
         plan = make_plan(job, repeat, self.options)
-        try:
-            agent.record(plan, sink, timeout_s=self.options.timeout_s)
-        except OSError as fault:
-            raise ReportNotWritten(
-                f"the recording cannot be kept: {fault.strerror}; make room, or choose another "
-                "folder with --reports"
-            ) from fault
+        lines = agent.record(plan, path, timeout_s=self.options.timeout_s)
         return next(iter(read_timelines(lines)), Timeline([]))
 
 
@@ -340,21 +326,41 @@ def concluded(blank: Result, tally: Tally) -> Result:
     )
 
 
-def unloadable(problem: Problem, subject: str) -> Result:
+def unloadable(problems: Sequence[Problem], subject: str) -> list[Result]:
     """A scenario file that could not be loaded is a case of its own, never an absence."""
-    return Result(
-        id=f"unloadable.{problem.file}:{problem.line}",
-        subject=subject,
-        status=Status.ERROR,
-        title=f"{problem.file} cannot be loaded",
-        file=problem.file,
-        line=problem.line,
-        message=problem.message,
-        reason=str(problem),
-    )
+    by_file: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_file.setdefault(problem.file, []).append(problem)
+    return [
+        Result(
+            id=f"{_UNLOADABLE}{file}",
+            subject=subject,
+            status=Status.ERROR,
+            title=f"{file} cannot be loaded",
+            file=file,
+            line=found[0].line,
+            message=found[0].message + (f" (and {len(found) - 1} more)" if found[1:] else ""),
+            reason="\n\n".join(map(str, found)),
+        )
+        for file, found in by_file.items()
+    ]
+
+
+def is_unloadable(result: Result) -> bool:
+    """Whether a result stands for a file instead of a scenario, which always names a clause."""
+    return result.id.startswith(_UNLOADABLE) and not result.clauses
+
+
+_UNLOADABLE = "unloadable."
 
 
 # --- what is kept of a run -----------------------------------------------------------------------
+
+#: Members of ``run.json`` without which nothing can be told of a run.
+META = (
+    "run_id", "harness_version", "started_at", "hostname", "command", "seed", "hidden", "contract",
+    "subjects",
+)  # fmt: skip
 
 
 def new_run_id(now: datetime.datetime) -> str:
@@ -448,14 +454,13 @@ def judge_again(
     With the scenarios as they were when it ran, or with ``scenarios`` (by id) as they are now.  A
     run that was interrupted is judged as far as it got; its record is then not complete.
     """
-    meta = folder.read_json("run.json")
+    meta = folder.read_json("run.json", members=META)
     before = folder.results()
     kept = {(result.id, result.subject): result for result in before.results} if before else {}
     options = Options(seed=meta["seed"], command=meta["command"])
     results = []
-    for entry in folder.read_json("scenarios.json"):
-        loaded = _stored(entry)
-        loaded = (scenarios or {}).get(loaded.scenario.id, loaded)
+    for stored in _stored(folder):
+        loaded = (scenarios or {}).get(stored.scenario.id, stored)
         for subject in meta["subjects"]:
             result = _judge_stored(folder, loaded, subject, options)
             old = kept.get((loaded.scenario.id, subject["spec"]))
@@ -473,9 +478,23 @@ def judge_again(
     )
 
 
-def _stored(entry: Mapping[str, Any]) -> LoadedScenario:
-    scenario = Scenario.model_validate(entry["scenario"])
-    return LoadedScenario(scenario, entry["file"], entry["line"], entry["sha256"])
+def _stored(folder: RunFolder) -> list[LoadedScenario]:
+    entries = folder.read_json("scenarios.json")
+    try:
+        return [
+            LoadedScenario(
+                Scenario.model_validate(entry["scenario"]),
+                entry["file"],
+                entry["line"],
+                entry["sha256"],
+            )
+            for entry in entries
+        ]
+    except (LookupError, TypeError, ValueError) as fault:  # pydantic's errors are ValueErrors
+        raise UsageError(
+            f"{folder.path / 'scenarios.json'} is not what a run stores: "
+            + str(fault).partition("\n")[0]
+        ) from fault
 
 
 def _judge_stored(

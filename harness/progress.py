@@ -6,6 +6,7 @@ CI log nothing moves the cursor.
 
 from __future__ import annotations
 
+import os
 import sys
 from types import TracebackType
 
@@ -18,13 +19,31 @@ from harness.model.verdict import Result, Status
 from harness.reporters import terminal
 
 
+def tell_line(text: str) -> None:
+    """Words for people, to stderr.  Where nobody reads them any more, the run still goes on."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        # What is left in the buffer would fail once more at the end, and change the exit code.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stderr.fileno())
+
+
 class Progress:
     """Implements the pipeline's Watcher.  Use as a context manager around the recording."""
 
     def __init__(self, total: int, style: terminal.Style, quiet: bool) -> None:
         self._style = style
         self._quiet = quiet
-        self._console = Console(file=sys.stderr, highlight=False, markup=False, soft_wrap=True)
+        # Said here, because rich would take FORCE_COLOR for a terminal and move its cursor.
+        self._console = Console(
+            file=sys.stderr,
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+            force_terminal=sys.stderr.isatty(),
+            no_color=not style.color,
+        )
         self._bar = Bar(
             TextColumn("{task.fields[running]}", markup=False),
             BarColumn(),
@@ -61,7 +80,7 @@ class Progress:
             return
         line = terminal.case_line(result, self._style)
         if self._bar.disable:
-            print(line, file=sys.stderr, flush=True)
+            tell_line(line)
         else:
             # Already coloured and escaped by the reporter; rich only has to keep the bar below it.
             self._console.out(line, highlight=False)

@@ -96,7 +96,7 @@ def _fits(scenario_id: str, pattern: str) -> bool:
 
 def _parse_shard(text: str) -> tuple[int, int]:
     index, _, count = text.partition("/")
-    if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
         raise UsageError(
             f"cannot read the shard {text}: expected I/N with 1 <= I <= N, such as 1/3"
         )

@@ -20,7 +20,8 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,7 +36,11 @@ RESULTS = "results.json"
 
 def subject_slug(spec: str) -> str:
     """A subject's name as a file name; different subjects of one run stay different."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", spec).strip("-.") or "subject"
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", spec).strip("-.")
+    if slug and slug == spec:
+        return slug
+    # path:/a/b and path:/a-b read the same by now: one would be judged by the other's recording.
+    return f"{slug[-80:]}-{zlib.crc32(os.fsencode(spec)):08x}"
 
 
 class RunFolder:
@@ -79,34 +84,47 @@ class RunFolder:
         """Write a value as JSON."""
         return self.write(name, json.dumps(value, indent=1) + "\n")
 
-    def read_json(self, name: str) -> Any:
-        """Read what :meth:`write_json` wrote.  UsageError when it is not there or not JSON."""
+    def read_json(self, name: str, *, members: Sequence[str] = ()) -> Any:
+        """Read what :meth:`write_json` wrote.
+
+        UsageError when it is not there or not JSON, or is not an object with these members.
+        """
         path = self.path / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            value = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as fault:
             raise UsageError(f"{path} cannot be read: {fault}") from fault
+        missing = [each for each in members if not isinstance(value, dict) or each not in value]
+        if missing:
+            raise UsageError(f"{path} is not what a run stores: it lacks {', '.join(missing)}")
+        return value
+
+    def agent_log(self) -> IO[bytes]:
+        """The file for what agents say on stderr; the caller closes it."""
+        path = self.path / "agent.log"
+        with _explained(path):
+            return path.open("a+b")
 
     def timeline_name(self, subject: str, scenario_id: str) -> str:
         """The recordings of one scenario on one subject, relative to this folder."""
         return f"timelines/{subject_slug(subject)}/{scenario_id}.jsonl"
 
-    @contextlib.contextmanager
-    def timeline_writer(self, name: str) -> Iterator[IO[str]]:
-        """A file that takes timeline lines; each line reaches the kernel as it is written."""
+    def timeline_path(self, name: str) -> Path:
+        """The file that takes the recordings of one scenario; its folder is made here."""
         path = self.path / name
         with _explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Line-buffered: what was recorded is not lost with the process that recorded it.
-            with path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1) as file:
-                yield file
+        return path
 
     def timelines(self, name: str) -> Iterator[Timeline]:
         """The recordings in one file, one by one; none when there is no such file."""
         path = self.path / name
         if path.is_file():
-            with path.open(encoding="utf-8") as file:
-                yield from read_timelines(file)
+            try:
+                with path.open(encoding="utf-8") as file:
+                    yield from read_timelines(file)
+            except (OSError, ValueError) as fault:
+                raise UsageError(f"{path} cannot be read: {fault}") from fault
 
     def timeline(self, name: str, repeat: int) -> Timeline | None:
         """One recording, or None."""
@@ -132,7 +150,10 @@ class RunFolder:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
             draft.symlink_to(self.path.name)
-            draft.replace(link)
+            try:
+                draft.replace(link)
+            finally:
+                draft.unlink(missing_ok=True)  # still there when latest is a folder
 
 
 @contextlib.contextmanager
@@ -146,13 +167,15 @@ def _explained(path: Path) -> Iterator[None]:
         ) from fault
 
 
-def write_output(target: str, text: str) -> None:
+def write_output(target: str, text: str, *, append: bool = False) -> None:
     """Write a report where the user asked for it; the caller prints what goes to ``-``."""
     path = Path(target)
     with _explained(path):
         if path.parent != Path():
             path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        mode = "a" if append else "w"
+        with path.open(mode, encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
 
 
 def record_of_run(meta: Mapping[str, Any]) -> dict[str, Any]:

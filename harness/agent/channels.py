@@ -18,7 +18,7 @@ import socket
 import struct
 import termios
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Callable
 
 from harness.agent import kernel
 from harness.agent.journal import Journal
@@ -148,15 +148,17 @@ class Channel:
         readable = self.read_mode in ("drain", "first-line-then-close")
         return self.far_fd >= 0 and self.from_sandbox and readable and self.held_by == "observer"
 
-    def read_once(self, journal: Journal) -> bool:
-        """Read what is there, once, and write the events of it.  True when it stays open.
+    def read_once(self, journal: Journal, leave: Callable[[], None] = lambda: None) -> None:
+        """Read what is there, once, and write the events of it.
 
+        ``leave`` is called before the far end is closed: what is closed while somebody else has a
+        copy stays in an epoll set, ready for ever, and cannot be taken out (epoll(7), question 6).
         A terminal whose last user is gone answers EIO instead of an EOF (tty semantics of Linux).
         """
         try:
             data = os.read(self.far_fd, READ_BYTES)
         except BlockingIOError:
-            return True
+            return
         except OSError:
             data = b""
         if not data:
@@ -165,17 +167,17 @@ class Channel:
             if rest and self.is_json and not self._truncated:
                 self._feed_object(self._rest, journal, late=False)
             journal.write(Kind.EOF_READ, self.lane, channel=self.lane, bytes=self._bytes, rest=rest)
+            leave()
             self.close_far()
-            return False
+            return
         self._bytes += len(data)
         self._take(data, journal)
         if self.read_mode == "first-line-then-close" and self.lines:
+            leave()
             self.close_far()
             journal.write(
                 Kind.CHANNEL_CLOSED, self.lane, late=True, channel=self.lane, by="observer"
             )
-            return False
-        return True
 
     def _take(self, data: bytes, journal: Journal) -> None:
         if self._bytes > KEPT_BYTES:
@@ -234,8 +236,8 @@ class Channel:
             self._object_text = self._object_text.lstrip()
             try:
                 value, end = decoder.raw_decode(self._object_text)
-            except ValueError:
-                return  # not whole yet
+            except (ValueError, RecursionError):
+                return  # not whole yet, or nested beyond all reason
             self._object_text = self._object_text[end:]
             if isinstance(value, dict):
                 yield value

@@ -17,7 +17,6 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from typing import Any
 
@@ -120,7 +119,7 @@ def reachable_path(path: str, uid: int, gid: int, base: str) -> str:
 
 def _ask_version(path: str, uid: int, gid: int) -> str:
     # Into a file: what is left behind may hold a pipe open for ever.
-    with tempfile.TemporaryFile() as output:
+    with os.fdopen(os.memfd_create("version"), "w+b") as output:
         try:
             asked = subprocess.run(
                 [path, "--version"],

@@ -68,6 +68,7 @@ class Recording:
         self.supervisors: dict[str, socket.socket] = {}  # lane -> its socket
         self.bystanders: dict[str, socket.socket] = {}
         self.replies: list[dict[str, Any]] = []  # done and failed messages not yet taken
+        self._orders = 0  # how many orders the scripted supervisor was given
         self.ports: dict[str, int] = {}
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
@@ -260,8 +261,7 @@ class Recording:
 
         def handler() -> None:
             before = len(channel.objects)
-            if not channel.read_once(self.journal):
-                self.unwatch(fd)
+            channel.read_once(self.journal, lambda: self.unwatch(fd))
             for value in channel.objects[before:]:
                 self._learn_child(channel, value)
             if channel.option == "stdout" or channel.option == "terminal":
@@ -282,17 +282,23 @@ class Recording:
         A pid that does not descend from the recorder is refused: nothing outside of the recording
         is ever watched or signalled, whatever a bwrap says.
         """
-        process = procfs.read_process(pid)
-        if process is None or not descends_from(pid, os.getpid()):
+        if procfs.read_process(pid) is None:
             return None
         try:
             pidfd = kernel.pidfd_open(pid)
         except OSError:
             return None
+        # Asked once it is held: before that, the pid may pass from one of ours to a stranger.
+        if not descends_from(pid, os.getpid()):
+            os.close(pidfd)
+            return None
         return self.take_in(lane, pid, pidfd, Kind.PROCESS_IDENTIFIED)
 
     def take_in(self, lane: str, pid: int, pidfd: int, event_kind: Kind, **data: Any) -> Member:
-        """A new member of the cast; the pidfd is the recording's from here on."""
+        """A new member of the cast; the pidfd is the recording's from here on.
+
+        ``data`` are more members of the event, and ``late``.
+        """
         member = self.cast.add(lane, pid, pidfd)
         self._owned.add(pidfd)
         process = procfs.read_process(pid)
@@ -312,13 +318,15 @@ class Recording:
             if ended is not None:
                 self.collect(member.lane, member.pid, _decode_siginfo(ended))
 
-    def collect(self, lane: str, pid: int | None, status: dict[str, Any]) -> None:
+    def collect(
+        self, lane: str, pid: int | None, status: dict[str, Any], *, late: bool = False
+    ) -> None:
         """Write down how a process ended, once."""
         member = self.cast.members.get(lane)
         if member is None or pid not in (member.pid, None) or member.status is not None:
             return
         member.status = status
-        self.journal.write(Kind.STATUS_COLLECTED, lane, pid=member.pid, **status)
+        self.journal.write(Kind.STATUS_COLLECTED, lane, late=late, pid=member.pid, **status)
 
     def _read_markers(self, fd: int) -> None:
         late = False
@@ -333,9 +341,15 @@ class Recording:
             return
         lines = channel.lines
         if BEGIN_MARK in lines and END_MARK in lines:
-            start, end = lines.index(BEGIN_MARK), lines.index(END_MARK)
+            start = lines.index(BEGIN_MARK)
+            if END_MARK not in lines[start:]:
+                return
+            end = lines.index(END_MARK, start)
             self._observations.add(channel.lane)
-            observation = parse_observation("\n".join(lines[start : end + 1]) + "\n")
+            try:
+                observation = parse_observation("\n".join(lines[start : end + 1]) + "\n")
+            except (ValueError, LookupError, TypeError):
+                return  # somebody else's words between our marks: nothing was observed
             prefix = channel.lane.rpartition(".")[0]
             lane = prefix + ".command" if prefix else "command"
             self.journal.write(Kind.COMMAND_OBSERVED, lane, observation=observation)
@@ -356,47 +370,65 @@ class Recording:
             self.failed[lane] = said["reason"]
 
     def _hear_supervisor(self, lane: str) -> None:
+        """Take every message that is there: what is left for the next wake-up would look later.
+
+        Those behind the first are late: they may have come while the first was read.
+        """
         sock = self.supervisors[lane]
-        try:
-            message, fds = hear(sock)
-        except ConnectionResetError:  # it was killed with a message of ours unread
-            message, fds = None, []
-        if message is None:
-            self.unwatch(sock.fileno())
-            return
+        late = False
+        while True:
+            try:
+                message, fds = hear(sock, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:  # it was killed with a message of ours unread
+                message, fds = None, []
+            if message is None:
+                self.unwatch(sock.fileno())
+                return
+            self._take_message(lane, message, fds, late=late)
+            late = True
+
+    def _take_message(
+        self, lane: str, message: dict[str, Any], fds: list[int], *, late: bool
+    ) -> None:
         said = message["said"]
         if said == "started":
-            self._take_in_started(message, fds[0])
+            self._take_in_started(message, fds[0], late=late)
         elif said == "exited":
             status: dict[str, Any] = {k: message[k] for k in ("code", "signal") if k in message}
-            self.collect(message["lane"], message["pid"], status)
+            self.collect(message["lane"], message["pid"], status, late=late)
         elif said == "provider-started":
-            self._take_in_provider(message, fds)
+            self._take_in_provider(message, fds, late=late)
         elif said == "event":
             self.said.append(message["name"])
-            self.journal.write(
-                Kind.SUPERVISOR_SAID, lane, name=message["name"], fields=message["fields"]
-            )
+            self._write_said(lane, message["name"], message["fields"], late=late)
         elif said == "outcome":
             self.reports.add(lane)
-            self.journal.write(Kind.SUPERVISOR_REPORTED, lane, outcome=message["outcome"])
+            outcome = message["outcome"]
+            self.journal.write(Kind.SUPERVISOR_REPORTED, lane, late=late, outcome=outcome)
         else:  # done, failed, crashed
             if said == "crashed":  # a fault of ours or of the library: never to be lost
-                self.journal.write(Kind.SUPERVISOR_SAID, lane, name="crashed", fields=message)
+                self._write_said(lane, "crashed", message, late=late)
             self.replies.append(message)
 
-    def _take_in_started(self, message: dict[str, Any], pidfd: int) -> None:
+    def _write_said(self, lane: str, name: str, fields: dict[str, Any], *, late: bool) -> None:
+        self.journal.write(Kind.SUPERVISOR_SAID, lane, late=late, name=name, fields=fields)
+
+    def _take_in_started(self, message: dict[str, Any], pidfd: int, *, late: bool) -> None:
         lane, argv = message["lane"], message.get("argv")
         sandbox = self.cast.sandbox_of(lane)
         if argv is not None and sandbox is not None:
             self.cast.reaped_inside[sandbox] = has_reaper(argv)
         more = {} if argv is None else {"argv": argv}
-        self.take_in(lane, message["pid"], pidfd, Kind.PROCESS_STARTED, **more)
+        self.take_in(lane, message["pid"], pidfd, Kind.PROCESS_STARTED, late=late, **more)
 
-    def _take_in_provider(self, message: dict[str, Any], fds: list[int]) -> None:
+    def _take_in_provider(
+        self, message: dict[str, Any], fds: list[int], *, late: bool = False
+    ) -> None:
         lane = message["lane"]
-        self.take_in(lane, message["pid"], fds[0], Kind.PROCESS_STARTED)
-        self._owned.update(fds[1:])
+        self.take_in(lane, message["pid"], fds[0], Kind.PROCESS_STARTED, late=late)
+        self._owned.update(fds[1:3])
         if len(fds) < 4:
             return  # the reference supervisor watches its own provider
         ready_fd, liveness_fd, stderr_fd = fds[1:4]
@@ -417,7 +449,8 @@ class Recording:
                 self.journal.write(Kind.PROVIDER_LOST, lane)
 
         stderr = Channel(lane + ".stderr", {"option": "stderr"}, 2)
-        stderr.far_fd = os.dup(stderr_fd)
+        # The fd itself, no duplicate: a channel closes its far end, and nobody else's.
+        stderr.far_fd = stderr_fd
         os.set_blocking(stderr.far_fd, False)
         self.channels[stderr.lane] = stderr
         self.watch(ready_fd, on_ready)
@@ -428,8 +461,7 @@ class Recording:
         fd = channel.far_fd
 
         def handler() -> None:
-            if not channel.read_once(self.journal):
-                self.unwatch(fd)
+            channel.read_once(self.journal, lambda: self.unwatch(fd))
 
         return handler
 
@@ -438,11 +470,19 @@ class Recording:
     def order(self, lane: str, message: dict[str, Any], within_ns: int) -> None:
         """Have the scripted supervisor do something; StepFailed when it cannot."""
         sock = self.supervisors[lane]
+        self._orders += 1
+        number = self._orders
         try:
-            say(sock, message)
+            say(sock, dict(message, order=number))
         except OSError as fault:
             raise StepFailed(f"the supervisor is gone: {fault.strerror}") from fault
-        if not self.pump(lambda: bool(self.replies), within_ns):
+
+        def answered() -> bool:
+            # The answer to an order that was given up may come late; it is not the one to this.
+            self.replies = [r for r in self.replies if r.get("order", number) == number]
+            return bool(self.replies)
+
+        if not self.pump(answered, within_ns):
             raise StepFailed("the supervisor did not answer: it is stopped or gone")
         reply = self.replies.pop(0)
         if reply["said"] != "done":
@@ -608,7 +648,7 @@ def _await_death(dying: list[procfs.Process], timeout_s: float) -> None:
 def _decode_siginfo(ended: os.waitid_result) -> dict[str, Any]:
     if ended.si_code == os.CLD_EXITED:
         return {"code": ended.si_status}
-    return {"signal": signal.Signals(ended.si_status).name[3:]}
+    return {"signal": procfs.signal_name(ended.si_status)[3:]}
 
 
 @contextlib.contextmanager
@@ -626,13 +666,23 @@ def scratch_directory(base: str, uid: int, gid: int) -> Iterator[str]:
 def remove_tree(path: str) -> None:
     """Remove a directory whose insides a scenario may have made unwritable."""
 
-    def unlock(function: Callable[[str], object], stuck: str, _info: object) -> None:
-        # Never above the tree: its parent is shared with others.
-        if stuck == path:
+    tried = set()
+
+    def unlock(_function: object, stuck: str, _info: object) -> None:
+        # What cannot be entered or emptied is made so and tried once more.  Never above the tree:
+        # its parent is shared with others.
+        if stuck in tried:
             return
+        tried.add(stuck)
+        is_folder = os.path.isdir(stuck) and not os.path.islink(stuck)
         with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(stuck), 0o700)
-            function(stuck)
+            if stuck != path:
+                os.chmod(os.path.dirname(stuck), 0o700)
+            if is_folder:
+                os.chmod(stuck, 0o700)
+                shutil.rmtree(stuck, onerror=unlock)
+            else:
+                os.unlink(stuck)
 
     shutil.rmtree(path, onerror=unlock)
 

@@ -8,12 +8,11 @@ recorder can kill it, stop it or signal it as it can any supervisor.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from harness.agent import kernel
+from harness.agent import kernel, procfs
 from harness.agent.channels import STREAMS, Channel
 from harness.agent.launch import (
     bwrap_environment,
@@ -120,7 +119,7 @@ def _pass_on(
 
 
 def _signal_name(number: int) -> str:
-    return signal.Signals(number).name[3:]
+    return procfs.signal_name(number)[3:]
 
 
 def make_launch(

@@ -11,6 +11,7 @@ Messages are JSON over a SOCK_SEQPACKET pair, one message a packet, with fds as 
 
 from __future__ import annotations
 
+import array
 import json
 import os
 import select
@@ -20,7 +21,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
-from harness.agent import kernel
+from harness.agent import kernel, procfs
 from harness.agent.channels import Channel
 from harness.agent.launch import (
     bwrap_environment,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 #: The longest message: an argv of 9000 words (bwrap's own limit) fits.
 MESSAGE_BYTES = 1 << 20
+#: The most fds with one message: those of a provider are four.
+MESSAGE_FDS = 8
 
 
 def say(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
@@ -42,13 +45,22 @@ def say(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ())
     socket.send_fds(sock, [json.dumps(message).encode()], list(fds))
 
 
-def hear(sock: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Receive one message and its fds, which are the caller's then; None at the end."""
-    data, fds, _flags, _address = socket.recv_fds(sock, MESSAGE_BYTES, 8)
+def hear(sock: socket.socket, flags: int = 0) -> tuple[dict[str, Any] | None, list[int]]:
+    """Receive one message and its fds, which are the caller's then; None at the end.
+
+    BlockingIOError when there is none and ``flags`` has MSG_DONTWAIT.
+    """
+    # Not socket.recv_fds: that one takes flags and ignores them (CPython 3.9 to 3.13).
+    fds = array.array("i")
+    space = socket.CMSG_LEN(MESSAGE_FDS * fds.itemsize)
+    data, ancillary, _flags, _address = sock.recvmsg(MESSAGE_BYTES, space, flags)
+    for level, kind, passed in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(passed[: len(passed) - len(passed) % fds.itemsize])
     if not data:
-        return None, fds
+        return None, fds.tolist()
     message: dict[str, Any] = json.loads(data)
-    return message, fds
+    return message, fds.tolist()
 
 
 def drop_identity(uid: int, gid: int) -> None:
@@ -109,12 +121,13 @@ class ScriptedSupervisor:
             "start-provider": self._start_provider,
             "stop-provider": self._stop_provider,
         }
+        answer = {"do": message["do"], "order": message["order"]}
         try:
             actions[message["do"]](message)
         except Exception as fault:  # said to the recorder, which decides what it means
-            say(self._sock, {"said": "failed", "do": message["do"], "reason": _reason(fault)})
+            say(self._sock, {"said": "failed", "reason": _reason(fault), **answer})
         else:
-            say(self._sock, {"said": "done", "do": message["do"]})
+            say(self._sock, {"said": "done", **answer})
 
     def _collect(self, pidfd: int) -> None:
         lane, pid = self._children.pop(pidfd)
@@ -125,7 +138,7 @@ class ScriptedSupervisor:
             ended = provider.exit or provider.process.reap()
             status: dict[str, Any] = dict(ended.as_json()) if ended is not None else {}
             if "signal" in status:
-                status = {"signal": signal.Signals(status["signal"]).name[3:]}
+                status = {"signal": procfs.signal_name(status["signal"])[3:]}
         else:
             status = decode_status(os.waitpid(pid, 0)[1])
         say(self._sock, {"said": "exited", "lane": lane, "pid": pid, **status})
@@ -275,7 +288,7 @@ def _serve_launcher(
 def decode_status(status: int) -> dict[str, Any]:
     """A wait status as ``code`` or ``signal`` (its name): never one integer for both."""
     if os.WIFSIGNALED(status):
-        return {"signal": signal.Signals(os.WTERMSIG(status)).name[3:]}
+        return {"signal": procfs.signal_name(os.WTERMSIG(status))[3:]}
     return {"code": os.WEXITSTATUS(status)}
 
 

@@ -37,8 +37,14 @@ from harness.agent.recorder import close_all_but, end_descendants, record, remov
 GRACE_S = 0.3
 #: How long killed processes may take to be gone when the whole agent ends.
 SWEEP_DEADLINE_S = 5.0
+#: Exit status when there is no room to work in; the reason is on stderr.
+UNFIT = 4
 #: The longest request: a plan with bwrap's 9000 arguments fits.
 _READ_BYTES = 1 << 16
+
+
+#: What ends a process by default, and the watchdog in good order.
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Terminated(BaseException):
@@ -46,10 +52,16 @@ class Terminated(BaseException):
 
 
 def main() -> NoReturn:
-    """Serve until stdin ends.  Exit status 0, or 70 when the recorder died."""
+    """Serve until stdin ends.  Exit status 0, 70 when the recorder died, or UNFIT."""
+    # Until there is somebody to hear them: what comes in between would end us with all left behind.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     kernel.set_child_subreaper()
     os.umask(0o022)  # the caller's would be a hidden part of every scenario
-    base = tempfile.mkdtemp(prefix="harness-", dir=_temporary_folder())
+    try:
+        base = tempfile.mkdtemp(prefix="harness-", dir=_temporary_folder())
+    except OSError as fault:
+        write_all(2, f"no temporary folder can be made: {fault.strerror}\n".encode())
+        os._exit(UNFIT)
     os.chmod(base, 0o755)
     watchdog_pid = os.getpid()
     recorder = os.fork()
@@ -91,11 +103,12 @@ def _is_open_to_all(path: str) -> bool:
 
 def _guard(recorder: int) -> int:
     """Wait for the recorder, or for the harness to go away; the recorder is dead on return."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
     wake_r, wake_w = os.pipe()
     os.set_blocking(wake_w, False)
     signal.set_wakeup_fd(wake_w)
+    for number in _ENDING:
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     pidfd = kernel.pidfd_open(recorder)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
@@ -116,8 +129,9 @@ def _become_recorder(base: str, watchdog_pid: int) -> NoReturn:
     try:
         signal.signal(signal.SIGTERM, _terminate)
         kernel.set_parent_death_signal(signal.SIGTERM)
-        if os.getppid() != watchdog_pid:  # it died before the line above
-            os._exit(70)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        if os.getppid() != watchdog_pid:  # it died before it could be waited for
+            raise Terminated
         kernel.set_child_subreaper()
         close_all_but({0, 1, 2})
         # What exists by now lives as long as this process.  A collection that touches it would
@@ -148,11 +162,16 @@ def _serve(base: str) -> None:
             return
         *lines, buffered = (buffered + data).split(b"\n")
         for line in lines:
-            _answer(json.loads(line), base, reachable)
+            try:
+                _answer(json.loads(line), base, reachable)
+            except BrokenPipeError:
+                raise
+            except Exception as fault:  # one bad request is no reason to lose those that follow
+                _reply_fault(fault)
 
 
 def _answer(request: dict[str, Any], base: str, reachable: dict[tuple[str, int], str]) -> None:
-    """Record, or have a question answered.
+    """Record, or have a question answered.  Whatever is raised here is answered with a fault.
 
     Questions are answered by a child, so that what it takes to answer them (subprocess, glob) is
     not in the memory of every supervisor that is forked from here.
@@ -166,15 +185,10 @@ def _answer(request: dict[str, Any], base: str, reachable: dict[tuple[str, int],
         question = {"do": "reach", "path": plan["bwrap"], "uid": plan["uid"], "gid": plan["gid"]}
         reachable[key] = _in_child(question, base, capture=True)["path"]
     plan["bwrap"] = reachable[key]
-    try:
-        if "timeline" in plan:
-            _record_to_file(plan, base)
-        else:
-            record(plan, 1, base)
-    except (BrokenPipeError, Terminated):
-        raise
-    except Exception as fault:
-        _reply_fault(fault)
+    if "timeline" in plan:
+        _record_to_file(plan, base)
+    else:
+        record(plan, 1, base)
 
 
 def _record_to_file(plan: dict[str, Any], base: str) -> None:
@@ -243,7 +257,13 @@ def _reply_fault(fault: BaseException) -> None:
 
     reason = f"{type(fault).__name__}: {fault}"
     number = fault.errno if isinstance(fault, OSError) else None
-    _reply("fault", reason=reason, errno=number, traceback=traceback.format_exc())
+    _reply(
+        "fault",
+        reason=reason,
+        errno=number,
+        filename=getattr(fault, "filename", None),
+        traceback=traceback.format_exc(),
+    )
 
 
 def _tool(name: str) -> dict[str, Any]:

@@ -24,6 +24,9 @@ from harness.errors import EnvironmentUnfit, Interrupted, RecordingLost, ReportN
 from harness.model.timeline import Plan
 
 _FILE_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+#: How an agent ends, having said why, when it has no room to work in: ``harness.agent.service``.
+UNFIT = 4
+NO_ROOM_TO_WORK = "make room there, or point TMPDIR to another folder"
 #: Without ``site`` (the agent needs nothing but the standard library, and every page it has in
 #: memory is paid for with each supervisor that it forks), and without the current directory.
 PYTHON_OPTIONS = ("-S", "-P", "-u")
@@ -41,12 +44,14 @@ class LocalAgent:
     """One agent process.  ``stop_fd`` becomes readable when the whole run is to stop.
 
     Not safe for use from several threads; every worker has its own.  ``log`` takes the agent's
-    stderr: tracebacks of ours, which no user should ever see.
+    stderr, which is empty unless something of ours fails; it must be readable as well.
     """
 
     def __init__(self, *, stop_fd: int, log: IO[bytes]) -> None:
         self._stop_fd = stop_fd
         self._buffered = b""
+        self._log = log
+        self._log_start = os.fstat(log.fileno()).st_size
         environment = dict(os.environ, PYTHONPATH=str(Path(harness.__file__).parent.parent))
         try:
             self._process = subprocess.Popen(
@@ -61,11 +66,18 @@ class LocalAgent:
             raise EnvironmentUnfit(f"the agent cannot be started: {fault}") from fault
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One question, one answer.  RecordingLost when the agent dies over it."""
+        """One question, one answer.  RecordingLost when the agent dies or hangs over it."""
         self._send(request)
-        answer: dict[str, Any] = json.loads(self._read_line(time.monotonic() + ANSWER_DEADLINE_S))
+        try:
+            line = self._read_line(time.monotonic() + ANSWER_DEADLINE_S)
+        except TimeoutError:
+            self.kill()
+            raise RecordingLost(
+                f"the agent did not answer within {ANSWER_DEADLINE_S:g} s: {request['do']}"
+            ) from None
+        answer: dict[str, Any] = json.loads(line)
         if answer.get("reply") == "fault":
-            raise RecordingLost(f"the agent failed: {answer['reason']}\n{answer['traceback']}")
+            raise agent_fault(answer)
         return answer
 
     def record(self, plan: Plan, path: Path, *, timeout_s: float | None) -> list[str]:
@@ -86,12 +98,13 @@ class LocalAgent:
                 f"{plan['id']} took longer than {limit_s:g} s and was ended"
             ) from None
         if answer["reply"] == "fault":
-            if answer["errno"] in _FILE_IS_FULL:
+            own = answer["filename"] in (None, str(path.absolute()))
+            if own and answer["errno"] in _FILE_IS_FULL:
                 raise ReportNotWritten(
                     f"the recording cannot be kept: {os.strerror(answer['errno'])}; "
                     "make room, or choose another folder with --reports"
                 )
-            raise RecordingLost(f"the agent failed: {answer['reason']}\n{answer['traceback']}")
+            raise agent_fault(answer)
         with path.open(encoding="utf-8") as file:
             file.seek(before)
             return file.read().splitlines()
@@ -117,13 +130,28 @@ class LocalAgent:
             self._process.kill()
             self._process.wait()
 
+    def _lost(self) -> RecordingLost | EnvironmentUnfit:
+        """What is known of an agent that has hung up."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_DEADLINE_S)
+        status = self._process.returncode
+        how = f"with status {status}"
+        if status is None:
+            how = "its recorder, or closed its output"
+        elif status < 0:
+            how = f"by {signal.Signals(-status).name}"
+        said = os.pread(self._log.fileno(), 4000, self._log_start).decode("utf-8", "replace")
+        if status == UNFIT:
+            return EnvironmentUnfit(f"{said.strip()}; {NO_ROOM_TO_WORK}")
+        return RecordingLost(f"the agent has ended {how}" + (f"; it said:\n{said}" * bool(said)))
+
     def _send(self, request: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise RecordingLost("the agent has ended: it was killed, or see agent.log") from None
+            raise self._lost() from None
 
     def _read_line(self, deadline: float) -> str:
         assert self._process.stdout is not None
@@ -137,10 +165,19 @@ class LocalAgent:
                 raise TimeoutError
             data = os.read(fd, 1 << 16)
             if not data:
-                raise RecordingLost("the agent has ended: it was killed, or see agent.log")
+                raise self._lost()
             self._buffered += data
         line, _, self._buffered = self._buffered.partition(b"\n")
         return line.decode("utf-8", "replace")
+
+
+def agent_fault(answer: Mapping[str, Any]) -> RecordingLost | EnvironmentUnfit:
+    """What an agent that could not do what it was asked for says of it."""
+    if answer["errno"] in _FILE_IS_FULL:
+        return EnvironmentUnfit(
+            f"{answer['filename']}: {os.strerror(answer['errno'])}; {NO_ROOM_TO_WORK}"
+        )
+    return RecordingLost(f"the agent failed: {answer['reason']}\n{answer['traceback']}")
 
 
 def recording_limit_s(plan: Plan) -> float:

@@ -125,16 +125,24 @@ class Timeline:
         """Whether ``first`` is known to have come before ``second``.
 
         UNKNOWN where the wake-ups in which each can have happened overlap, unless both were read
-        from the same channel.
+        from the same channel, or said by the same supervisor over its socket (unix(7)).
         """
-        channel = first.data.get("channel")
-        if channel is not None and channel == second.data.get("channel"):
+        source = _source(first)
+        if source is not None and source == _source(second):
             return Order.YES if first.seq < second.seq else Order.NO
         if first.wake + first.late < second.wake:
             return Order.YES
         if second.wake + second.late < first.wake:
             return Order.NO
         return Order.UNKNOWN
+
+
+def _source(event: Event) -> str | None:
+    """What orders an event among others by itself."""
+    if event.kind in (Kind.SUPERVISOR_SAID, Kind.SUPERVISOR_REPORTED):
+        return f"said by {event.lane}"
+    channel = event.data.get("channel")
+    return None if channel is None else f"channel {channel}"
 
 
 def read_timelines(lines: Iterable[str]) -> Iterator[Timeline]:

@@ -47,14 +47,14 @@ SIGNS = {
 
 def render(run: RunRecord, timelines: Mapping[tuple[str, str], Timeline]) -> str:
     """The page of a run, as text to be encoded in UTF-8."""
-    css, script = _part("report.css"), _part("report.js")
+    css, script = part("report.css"), part("report.js")
     tags = sorted({tag for result in run.results for tag in result.tags})
     cases = case_views(run, timelines, tags)
     environment = jinja2.Environment(
-        loader=jinja2.DictLoader({"page": _part("report.html.j2")}),
+        loader=jinja2.DictLoader({"page": part("report.html.j2")}),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_finalize,
+        finalize=printable,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -78,21 +78,23 @@ def render(run: RunRecord, timelines: Mapping[tuple[str, str], Timeline]) -> str
         needs_attention=any(run.count(status) for status in NEEDS_ATTENTION),
         css=Markup(css),
         script=Markup(script),
-        policy=f"default-src 'none'; style-src '{_hash(css)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'",
+        policy=f"default-src 'none'; style-src '{content_hash(css)}'; "
+        f"script-src '{content_hash(script)}'; base-uri 'none'; form-action 'none'",
     )
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """A file of this package, as text: a template, style or script."""
     return resources.files("harness.reporters").joinpath(name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def content_hash(text: str) -> str:
+    """How a content security policy names a style or script that it allows."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
-def _finalize(value: object) -> object:
+def printable(value: object) -> object:
     """What the template prints of any value: nothing that acts, and nothing for None."""
     if isinstance(value, Markup):
         return value

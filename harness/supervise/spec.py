@@ -105,7 +105,9 @@ def bwrap_arguments(
     conflicts = [*_path_conflicts(spec), *_mount_conflicts(mounts), *_other_conflicts(spec)]
     if conflicts:
         raise SpecConflict(conflicts)
-    arguments = ["--die-with-parent", "--unshare-all"]
+    # To root bwrap leaves every capability inside (measured: 0.4.1 to 0.11.1; bwrap(1), --cap-drop,
+    # says none), and with those a command makes what is bound read-only writable again.
+    arguments = ["--die-with-parent", "--unshare-all", "--cap-drop", "ALL"]
     if spec.network == "host":
         arguments.append("--share-net")
     if spec.hostname is not None:

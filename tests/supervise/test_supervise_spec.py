@@ -31,7 +31,7 @@ def conflicts(spec: SandboxSpec) -> tuple[str, ...]:
 
 def test_an_empty_spec_is_isolated_and_has_only_its_own_directories() -> None:
     assert build(SandboxSpec()) == [
-        *("--die-with-parent", "--unshare-all"),
+        *("--die-with-parent", "--unshare-all", "--cap-drop", "ALL"),
         *("--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev", "--dir", HOME),
         *("--clearenv", "--setenv", "HOME", HOME, "--setenv", "PATH", DEFAULT_PATH),
         *("--chdir", HOME),

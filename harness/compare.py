@@ -1,0 +1,262 @@
+"""Two recorded sides -> the list of what changed, and what did the changing.  Pure.
+
+A *side* is one subject of one run.  Only what both sides recorded is compared, scenario by
+scenario: the verdicts; what lies inside the same verdict (``harness.signature``); and rates, with
+Fisher's exact test.  A change is laid at the subject's door only where the scenario is the same on
+both sides; where the suite or the environment differs, that is said first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from harness.judges.rates import fisher_exact, wilson
+from harness.model.change import Cause, Change, Comparison, Direction
+from harness.model.verdict import Interval, Result, Status, Subject
+
+#: Below this the two rates of one rule, or two shares of one statement, count as different.
+SIGNIFICANT = 0.01
+#: So often must each side have been recorded before the order of two of its events is compared:
+#: what was seen once may come the other way next time.
+ORDER_REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One subject of one run, as far as a comparison needs it.
+
+    ``statements`` counts, for each scenario and statement, the values over its repeats;
+    ``digests`` are of what each scenario said.
+    """
+
+    label: str
+    subject: Subject
+    hostname: str
+    harness_version: str
+    results: Mapping[str, Result]
+    digests: Mapping[str, str]
+    statements: Mapping[str, Mapping[str, Counter[str]]] = field(default_factory=dict)
+    orders: Mapping[str, Mapping[str, Counter[str]]] = field(default_factory=dict)
+
+
+#: How good a verdict is for whoever relies on the clause; None: it says nothing.
+_RANK: dict[Status, int | None] = {
+    Status.PASS: 3,
+    Status.UNEXPECTED_PASS: 3,
+    Status.KNOWN: 2,
+    Status.FAIL: 1,
+    Status.INCONCLUSIVE: None,
+    Status.ERROR: None,
+    Status.SKIP: None,
+}
+_ORDER = (Direction.REGRESSION, Direction.LOST, Direction.IMPROVEMENT, Direction.NEUTRAL)
+
+
+def compare(before: Side, after: Side) -> Comparison:
+    """What changed from one side to the other."""
+    common = [name for name in before.results if name in after.results]
+    refusal = _refuse(before, after, common)
+    if refusal:
+        return Comparison(before.label, after.label, 0, (), refusal)
+    changes = [*_environment(before, after), *_suite(before, after)]
+    for name in common:
+        cause = Cause.SUBJECT if _same_text(before, after, name) else Cause.SUITE
+        changes += _scenario(before, after, name, cause)
+    changes.sort(key=lambda change: (_ORDER.index(change.direction), change.scenario))
+    return Comparison(before.label, after.label, len(common), tuple(changes))
+
+
+def _refuse(before: Side, after: Side, common: list[str]) -> str:
+    for side in (before, after):
+        if not side.results:
+            return f"{side.label} has no results"
+    if not common:
+        return f"{before.label} and {after.label} have no scenario in common"
+    decided = [
+        name
+        for name in common
+        if all(_RANK[side.results[name].status] is not None for side in (before, after))
+    ]
+    if not decided:
+        return f"no scenario has a verdict both in {before.label} and in {after.label}"
+    return ""
+
+
+def _same_text(before: Side, after: Side, name: str) -> bool:
+    return before.digests.get(name) == after.digests.get(name)
+
+
+def _environment(before: Side, after: Side) -> list[Change]:
+    pairs = (
+        ("kernel", before.subject.kernel, after.subject.kernel),
+        ("user", str(before.subject.uid), str(after.subject.uid)),
+        ("machine", before.hostname, after.hostname),
+        ("harness", before.harness_version, after.harness_version),
+    )
+    return [
+        Change(Cause.ENVIRONMENT, Direction.NEUTRAL, "", what, old, new)
+        for what, old, new in pairs
+        if old != new
+    ]
+
+
+def _suite(before: Side, after: Side) -> list[Change]:
+    changes = []
+    for name in sorted(set(before.results) | set(after.results)):
+        old, new = name in before.results, name in after.results
+        if old and new and not _same_text(before, after, name):
+            changes.append(
+                Change(Cause.SUITE, Direction.NEUTRAL, name, "scenario", "as it was", "rewritten")
+            )
+        elif old != new:
+            words = ("there", "not there")
+            changes.append(
+                Change(
+                    Cause.SUITE, Direction.NEUTRAL, name, "scenario", words[not old], words[not new]
+                )
+            )
+    return changes
+
+
+def _scenario(before: Side, after: Side, name: str, cause: Cause) -> list[Change]:
+    old, new = before.results[name], after.results[name]
+    if old.status is not new.status:
+        return [
+            Change(
+                cause,
+                _direction(old.status, new.status),
+                name,
+                "verdict",
+                _verdict(old),
+                _verdict(new),
+            ),
+            *_inside(before, after, name, cause),
+        ]
+    if _RANK[old.status] is None:
+        return []
+    return [*_rates(old, new, cause), *_inside(before, after, name, cause)]
+
+
+def _direction(old: Status, new: Status) -> Direction:
+    old_rank, new_rank = _RANK[old], _RANK[new]
+    if new_rank is None:
+        return Direction.LOST if old_rank is not None else Direction.NEUTRAL
+    if old_rank is None or old_rank == new_rank:
+        return Direction.NEUTRAL
+    return Direction.REGRESSION if new_rank < old_rank else Direction.IMPROVEMENT
+
+
+def _verdict(result: Result) -> str:
+    return f"{result.status}: {result.message}" if result.message else str(result.status)
+
+
+def _rates(old: Result, new: Result, cause: Cause) -> list[Change]:
+    changes = []
+    olds = {rate.rule: rate.failures for rate in old.rates}
+    for rate in new.rates:
+        a, b = olds.get(rate.rule), rate.failures
+        if a is None or not a.n or not b.n:
+            continue
+        p_value = fisher_exact(a.hits, a.n, b.hits, b.n)
+        if p_value < SIGNIFICANT:
+            worse = Direction.REGRESSION if b.rate > a.rate else Direction.IMPROVEMENT
+            what = f"rate of failures of {rate.rule}"
+            changes.append(Change(cause, worse, old.id, what, str(a), str(b), p_value))
+    return changes
+
+
+def _inside(before: Side, after: Side, name: str, cause: Cause) -> list[Change]:
+    """What lies inside the verdict.
+
+    A scenario that was recorded once says only what its rules looked at: whatever else one
+    recording shows (who had been reaped when it ended) may be otherwise next time.
+    """
+    old, new = before.results[name], after.results[name]
+    if min(old.repeats, new.repeats) < ORDER_REPEATS:
+        return _findings(old, new, cause)
+    changes = []
+    olds, news = before.statements.get(name, {}), after.statements.get(name, {})
+    for what in sorted(set(olds) | set(news)):
+        change = _statement(name, what, olds.get(what), news.get(what), cause, before, after)
+        if change is not None:
+            changes.append(change)
+    old_orders, new_orders = before.orders.get(name, {}), after.orders.get(name, {})
+    for pair in sorted(set(old_orders) & set(new_orders)):
+        orders = _always(old_orders[pair]), _always(new_orders[pair])
+        if set(orders) == {"before", "after"}:
+            first, _, second = pair.partition(", ")
+            was, is_now = (f"{first} {order} {second}" for order in orders)
+            changes.append(Change(cause, Direction.NEUTRAL, name, "order", was, is_now))
+    return changes
+
+
+#: What differs between two recordings of the same thing: times, counts of reads and bytes, pids.
+_VARYING = re.compile(r"-?\d+(\.\d+)? ms|\d+ bytes|\d+ read\(s\)|\d{4,}|/\S*/s[0-9a-f]{6,}")
+#: Rules whose observation is such a number and nothing else.
+_OF_NUMBERS = re.compile(r"= (pid|inode) of")
+
+
+def _findings(old: Result, new: Result, cause: Cause) -> list[Change]:
+    """Rules that came out alike and yet saw something else."""
+    olds = {finding.rule: finding for finding in old.findings}
+    changes = []
+    for finding in new.findings:
+        was = olds.get(finding.rule)
+        if was is None or _OF_NUMBERS.search(finding.expected):
+            continue
+        then, now = (_VARYING.sub("N", each.observed) for each in (was, finding))
+        if then != now:
+            what = f"seen by {finding.rule}"
+            direction = Direction.NEUTRAL
+            changes.append(Change(cause, direction, old.id, what, was.observed, finding.observed))
+    return changes
+
+
+def _always(values: Counter[str]) -> str | None:
+    """The one value that was seen in every repeat, or None."""
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def _statement(
+    name: str,
+    what: str,
+    old: Counter[str] | None,
+    new: Counter[str] | None,
+    cause: Cause,
+    before: Side,
+    after: Side,
+) -> Change | None:
+    n_old, n_new = _recorded(before, name), _recorded(after, name)
+    olds = _with_absent(old, n_old)
+    news = _with_absent(new, n_new)
+    a, b = _always(olds), _always(news)
+    if a is not None and b is not None:
+        if a == b:
+            return None
+        return Change(cause, Direction.NEUTRAL, name, what, a, b)
+    # It differs between repeats of one side: only a difference that chance does not explain counts.
+    for value in sorted(set(olds) | set(news)):
+        p_value = fisher_exact(olds[value], n_old, news[value], n_new)
+        if p_value < SIGNIFICANT:
+            was, is_now = _share(value, olds, n_old), _share(value, news, n_new)
+            return Change(cause, Direction.NEUTRAL, name, what, was, is_now, p_value)
+    return None
+
+
+def _recorded(side: Side, name: str) -> int:
+    return max(1, side.results[name].repeats)
+
+
+def _with_absent(values: Counter[str] | None, n: int) -> Counter[str]:
+    full = Counter(values or {})
+    if full.total() < n:
+        full["nothing"] += n - full.total()
+    return full
+
+
+def _share(value: str, values: Counter[str], n: int) -> str:
+    interval: Interval = wilson(values[value], n)
+    return f"{value} in {interval}"
