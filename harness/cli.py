@@ -25,7 +25,6 @@ from types import FrameType
 from typing import IO, Any, NoReturn
 
 from harness import __version__
-from harness.backends.docker import Engine
 from harness.backends.local import NO_ROOM_TO_WORK
 from harness.compare import compare
 from harness.doctor import doctor_lines
@@ -42,7 +41,6 @@ from harness.errors import (
     worst,
 )
 from harness.explain import explain
-from harness.images import SOURCES, Workshop, default_cache, image_states, read_catalogue
 from harness.loader import Loaded, LoadedScenario, Problem, json_schema, load_leniently, nearest
 from harness.model.change import Direction
 from harness.model.verdict import Result, RunRecord, Status
@@ -198,7 +196,7 @@ def _add_images(verbs: Any) -> None:
     build.add_argument(
         "--from",
         dest="source",
-        choices=SOURCES,
+        choices=("auto", "registry", "bootstrap"),
         default="auto",
         help="a registry's image, or mmdebstrap; auto tries the first, then the second",
     )
@@ -474,7 +472,7 @@ def _record_jobs(
         with progress:
             run.record_all(jobs)
         interrupted = switch.thrown
-    except ReportNotWritten as fault:
+    except (ReportNotWritten, EnvironmentUnfit) as fault:
         # What was judged is still in memory: it is told on the terminal at least.
         _tell(f"harness: {fault}")
         codes.append(ExitCode.INCOMPLETE)
@@ -718,6 +716,9 @@ def _doctor(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _images_build(arguments: argparse.Namespace) -> ExitCode:
+    from harness.backends.docker import Engine  # the docker SDK: 0.1 s that others do without
+    from harness.images import Workshop, default_cache, read_catalogue
+
     catalogue = read_catalogue(_given_path(arguments.containers))
     if arguments.all == bool(arguments.names):
         raise UsageError("name the images to build, or give --all")
@@ -745,6 +746,9 @@ def _images_build(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _images_list(arguments: argparse.Namespace) -> ExitCode:
+    from harness.backends.docker import Engine
+    from harness.images import image_states, read_catalogue
+
     catalogue = read_catalogue(_given_path(arguments.containers))
     engine = Engine.connect()
     try:

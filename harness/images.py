@@ -42,7 +42,6 @@ from harness.model.image import (
 
 #: Where definitions are looked for: here, then beside the package (a checkout).
 FOLDER = "containers"
-SOURCES = ("auto", "registry", "bootstrap")
 #: What an image is asked before it gets its labels: is everything there that a run needs?
 _PROOF = "bwrap --version && python3 -c 'import ctypes, sys; assert sys.version_info >= (3, 9)'"
 #: Left out of a root folder, as in the slim images of the registry.

@@ -17,18 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from harness.backends.docker import Container, Engine
 from harness.backends.local import LocalAgent, bundled_bwrap
 from harness.errors import EnvironmentUnfit, UsageError
-from harness.images import Catalogue, image_state, read_catalogue
-from harness.model.image import NAME, REPOSITORY, Built
+from harness.model.image import NAME
 from harness.model.verdict import Subject
 from harness.pipeline import Agent, Backend, Target
 
 DEFAULT_SUBJECT = "bundled"
 IMAGE = "image:"
-#: The user of an image that supervisors run as: 65534 in every distribution with the name nobody.
-NOBODY = "nobody"
 
 
 class LocalBackend:
@@ -141,12 +137,12 @@ def find_targets(
         for spec in specs:
             path = local_path(spec)
             known = {"recorder_uid": os.geteuid()}
-            yield _target(spec, path, backend, agent, identity, environment, known)
+            yield identify_target(spec, path, backend, agent, identity, environment, known)
     finally:
         agent.close()
 
 
-def _target(
+def identify_target(
     spec: str,
     path: str,
     backend: Backend,
@@ -205,83 +201,6 @@ def _refusal(facts: Mapping[str, Any], reason: str) -> str:
     return reason
 
 
-# --- subjects in containers ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Containers:
-    """Where ``image:`` subjects run: an engine, and what ``containers/`` says.
-
-    ``as_root``: some supervisor will be root; ``tell`` takes what people should know.
-    """
-
-    engine: Engine
-    catalogue: Catalogue
-    user: str | None
-    as_root: bool
-    tell: Callable[[str], None]
-    stop_fd: int
-    log: IO[bytes]
-
-    def open_target(self, spec: str, tools: Sequence[str], stack: ExitStack) -> Target:
-        """Start the container of one subject, closed with ``stack``, and identify its bwrap.
-
-        EnvironmentUnfit when the image is not built, cannot be started, or cannot be recorded in.
-        """
-        name = spec.removeprefix(IMAGE)
-        image = self._image(name)
-        container = self._start(name, image)
-        stack.callback(container.close)
-        agent = container.start_agent(stop_fd=self.stop_fd, log=self.log)
-        try:
-            environment = agent.ask({"do": "facts", "uid": 65534, "tools": list(tools)})
-            container.proved()
-            identity = self._identity(container)
-            if identity.uid != 65534:
-                question = {"do": "facts", "uid": identity.uid, "tools": list(tools)}
-                environment = agent.ask(question)
-            bwrap = environment["facts"]["tool:bwrap"]
-            if not bwrap["ok"]:
-                raise EnvironmentUnfit(f"subject {spec}: there is no bwrap in the image")
-            known = {"recorder_uid": 0}
-            return _target(
-                spec, bwrap["detail"], container, agent, identity, environment, known, image.digest
-            )
-        finally:
-            agent.close()
-
-    def _image(self, name: str) -> Built:
-        tag = f"{REPOSITORY}:{name}"
-        image = self.engine.image(tag)
-        if image is None:
-            remedy = f"harness images build {name}"
-            if name not in self.catalogue.definitions:
-                remedy = "there is no such definition; expected one of " + ", ".join(
-                    self.catalogue.definitions
-                )
-            raise EnvironmentUnfit(f"image:{name} is not built: {remedy}")
-        defined = name in self.catalogue.definitions
-        if defined and image_state(self.catalogue, self.engine, name).state == "stale":
-            self.tell(f"image:{name} is stale: harness images build {name}")
-        return image
-
-    def _start(self, name: str, image: Built) -> Container:
-        profile = self.catalogue.profile
-        config = profile.host_config(as_root=self.as_root)
-        open_container = self.engine.open_container
-        try:
-            return open_container(name, image.digest, config, stop_fd=self.stop_fd)
-        except EnvironmentUnfit as refused:
-            if "/dev/net/tun" not in str(refused):
-                raise
-            # The engine's machine has none: scenarios with a provider are skipped, and say so.
-            config = profile.without("tun").host_config(as_root=self.as_root)
-            return open_container(name, image.digest, config, stop_fd=self.stop_fd)
-
-    def _identity(self, container: Container) -> Identity:
-        return Identity(*container.look_up(self.user or NOBODY, stop_fd=self.stop_fd))
-
-
 def open_targets(
     specs: Sequence[str],
     user: str | None,
@@ -292,12 +211,12 @@ def open_targets(
     stop_fd: int,
     log: IO[bytes],
     stack: ExitStack,
-    containers: Path | None = None,
 ) -> list[Target]:
     """Every subject in the order given, each identified; ``stack`` closes their containers.
 
     ``user`` is what was asked for, or None; it is looked up where the subject is.  ``as_root``
-    says that some scenario's supervisor is root.  Errors as of :func:`find_targets`.
+    says that some scenario's supervisor is root; ``tell`` takes what people should know.  Errors
+    as of :func:`find_targets`.
     """
     local = [spec for spec in specs if not spec.startswith(IMAGE)]
     found: dict[str, Target] = {}
@@ -306,12 +225,10 @@ def open_targets(
         for target in find_targets(local, identity, tools=tools, stop_fd=stop_fd, log=log):
             found[target.spec] = target
     if len(local) < len(specs):
-        catalogue = read_catalogue(containers)
-        engine = Engine.connect()
-        stack.callback(engine.close)
-        engine.sweep()
-        root = as_root or user in ("0", "root")
-        place = Containers(engine, catalogue, user, root, tell, stop_fd, log)
+        from harness.containers import Containers  # the docker SDK: 0.1 s that others do without
+
+        place = Containers.open(user, as_root=as_root, tell=tell, stop_fd=stop_fd, log=log)
+        stack.callback(place.close)
         for spec in specs:
             if spec.startswith(IMAGE):
                 found[spec] = place.open_target(spec, tools, stack)

@@ -83,6 +83,8 @@ class Cast:
         ``child`` is the only child of the monitor (bwrap clones once outside of --pidns);
         ``command`` is the first child of the reaper, which the reaper forks before it can adopt
         anybody (bubblewrap.c: the fork precedes do_init), or the child itself without a reaper.
+        Once bwrap has exited by itself the command has ended, and whoever is the reaper's first
+        child then is a daemon that it adopted.
         """
         if lane in self.members:
             return self.members[lane].pid
@@ -103,6 +105,9 @@ class Cast:
             return child if inside else None
         if not inside:
             return child
+        monitor = self.members.get(prefix + "monitor")
+        if monitor is not None and monitor.status is not None and "code" in monitor.status:
+            return None
         found = procfs.children_of(child)
         return found[0] if found else None
 
@@ -150,6 +155,8 @@ class Cast:
             lanes[command] = prefix + "command"
         elif command is not None and self.runs_command(prefix + "command"):
             lanes[child] = prefix + "command"
+        elif self.find_pid(prefix + "reaper") is not None and procfs.children_of(child):
+            lanes[child] = prefix + "reaper"  # of what the command left running
 
 
 def _program(pid: int) -> tuple[int, int] | None:

@@ -26,12 +26,11 @@ from typing import IO, Any
 
 import docker
 import docker.errors
-import requests.exceptions
 
 import harness
 from harness.backends.local import NO_ROOM_TO_WORK, UNFIT
 from harness.backends.stream import StreamAgent, Wire
-from harness.errors import EnvironmentUnfit, HarnessError, Interrupted, RecordingLost
+from harness.errors import EnvironmentUnfit, HarnessError, RecordingLost
 from harness.model.image import LABEL, LABEL_IMAGE, Built
 
 #: Where the agent is put in a container.  Its own folder, so that ``-m`` finds nothing else there.
@@ -57,8 +56,9 @@ LABEL_OWNER = f"{LABEL}.owner"
 START_DEADLINE_S = 60.0
 #: How long a container may take to be gone after its stream was closed.
 _GONE_DEADLINE_S = 10.0
-#: What the SDK and the library below it raise when an engine is not there, or goes away.
-_UNREACHABLE = (requests.exceptions.RequestException, OSError)
+#: What the SDK raises, and what it lets through when an engine is not there or goes away: all
+#: errors of the HTTP library below it are OSErrors.
+_ENGINE_FAULTS = (docker.errors.DockerException, OSError)
 
 
 class Engine:
@@ -79,7 +79,7 @@ class Engine:
         try:
             # A request may be as slow as the import of a whole root folder.
             client = docker.from_env(timeout=600)
-        except (docker.errors.DockerException, *_UNREACHABLE) as fault:
+        except _ENGINE_FAULTS as fault:
             raise EnvironmentUnfit(
                 f"no docker engine answers at {address}: {innermost(fault)}; start one, or let "
                 "DOCKER_HOST name one"
@@ -97,7 +97,7 @@ class Engine:
         except docker.errors.APIError as fault:
             said = fault.explanation or innermost(fault)
             raise EnvironmentUnfit(f"the engine would not {what}: {said}") from fault
-        except (docker.errors.DockerException, *_UNREACHABLE) as fault:
+        except _ENGINE_FAULTS as fault:
             raise EnvironmentUnfit(
                 f"the engine at {self.address} went away while it was to {what}: {innermost(fault)}"
             ) from fault
@@ -174,7 +174,7 @@ class Engine:
 
     def remove_image(self, image: str) -> None:
         """Remove an image, unless something is made from it."""
-        with contextlib.suppress(docker.errors.DockerException, *_UNREACHABLE):
+        with contextlib.suppress(*_ENGINE_FAULTS):
             self._api.remove_image(image)
 
     # --- containers ------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Engine:
 
     def remove(self, container: str) -> None:
         """Remove a container, whatever it does; no matter if it is gone, or the engine."""
-        with contextlib.suppress(docker.errors.DockerException, *_UNREACHABLE):
+        with contextlib.suppress(*_ENGINE_FAULTS):
             self._api.remove_container(container, force=True, v=True)
 
     def open_container(
@@ -285,7 +285,7 @@ class Container:
         """An agent in an exec of its own.  RecordingLost when the container or engine is gone."""
         try:
             exec_id, wire = self._engine.open_exec(self.id, AGENT_COMMAND)
-        except (docker.errors.DockerException, *_UNREACHABLE) as fault:
+        except _ENGINE_FAULTS as fault:
             raise self._why_lost(None, innermost(fault)) from fault
         return StreamAgent(
             wire,
@@ -312,7 +312,7 @@ class Container:
         )
         try:
             _, wire = self._engine.open_exec(self.id, ["python3", "-S", "-c", script, user])
-        except (docker.errors.DockerException, *_UNREACHABLE) as fault:
+        except _ENGINE_FAULTS as fault:
             raise self._why_lost(None, innermost(fault)) from fault
         heard = b""
         try:
@@ -339,7 +339,7 @@ class Container:
     def _wait_ended(self, exec_id: str, limit_s: float) -> bool:
         """Whether an exec's process is gone; its streams have ended, so it is about to be."""
         deadline = time.monotonic() + limit_s
-        with contextlib.suppress(docker.errors.DockerException, *_UNREACHABLE):
+        with contextlib.suppress(*_ENGINE_FAULTS):
             while self._engine.exec_state(exec_id)["Running"]:
                 if time.monotonic() > deadline:
                     return False
@@ -356,7 +356,7 @@ class Container:
             status = None if exec_id is None else self._engine.exec_state(exec_id).get("ExitCode")
         except docker.errors.NotFound:
             status = None
-        except (docker.errors.DockerException, *_UNREACHABLE):
+        except _ENGINE_FAULTS:
             return RecordingLost(
                 f"the docker engine at {self._engine.address} went away: what {image} had recorded "
                 "is kept; start the engine and run it again"
@@ -493,6 +493,3 @@ def _below(fault: BaseException) -> BaseException | None:
         if isinstance(arg, BaseException):
             return arg
     return None
-
-
-__all__ = ["Container", "Engine", "Interrupted", "agent_archive", "is_abandoned", "owner"]

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -84,16 +83,6 @@ def test_every_fact_is_complete_and_a_refusal_has_a_remedy(uid: int | None) -> N
     assert found["identity"]["value"] == (os.geteuid() if uid is None else uid)
     assert {*STEPS, "kernel", "apparmor", "seccomp", "tun", "cgroup", "container"} <= set(found)
     assert {*facts._SYSCTLS, "pidfd", "subreaper", "children-files", "tool:sh"} <= set(found)
-
-
-def test_facts_are_collected_fast() -> None:
-    # The best of three, since another process may have the processor; 25 ms when undisturbed.
-    taken = []
-    for _ in range(3):
-        begin = time.monotonic()
-        facts.collect_facts()
-        taken.append(time.monotonic() - begin)
-    assert min(taken) < 0.15
 
 
 @needs_root
