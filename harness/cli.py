@@ -544,15 +544,24 @@ def codes_of(record: RunRecord) -> list[ExitCode]:
 
 
 def _deliver(
-    arguments: argparse.Namespace, folder: RunFolder, record: RunRecord, codes: list[ExitCode]
+    arguments: argparse.Namespace,
+    folder: RunFolder,
+    record: RunRecord,
+    codes: list[ExitCode],
+    *,
+    keep: bool = True,
 ) -> None:
-    """Write all reports and tell the summary; a report that cannot be written does not stop it."""
+    """Write all reports and tell the summary; a report that cannot be written does not stop it.
+
+    ``keep``: also into the run's own folder.
+    """
     timelines = shown_timelines(folder, record)
     written: dict[str, str] = {}
     try:
-        store_results(folder, record)
-        for name, render in REPORTS.items():
-            written[name] = str(folder.write(name, render(record, timelines)))
+        if keep:
+            store_results(folder, record)
+            for name, render in REPORTS.items():
+                written[name] = str(folder.write(name, render(record, timelines)))
     except ReportNotWritten as fault:
         _tell(f"harness: {fault}")
         codes.append(ExitCode.INCOMPLETE)
@@ -653,7 +662,8 @@ def _judge(arguments: argparse.Namespace) -> ExitCode:
     record = judge_again(folder, scenarios=current)
     codes = codes_of(record)
     codes += [] if record.complete else [ExitCode.INCOMPLETE]
-    _deliver(arguments, folder, record, codes)
+    # Judged by other rules, it is not what the run found: the run's own reports stay as they are.
+    _deliver(arguments, folder, record, codes, keep=current is None)
     return worst(codes)
 
 

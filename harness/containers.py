@@ -81,18 +81,21 @@ class Containers:
             # The cheapest of questions: is there an agent at all, and what is in its way?
             agent.ask({"do": "identify", "path": "/", "uid": 0, "gid": 0})
             container.proved()
-            identity = Identity(*container.look_up(self.user or NOBODY, stop_fd=self.stop_fd))
+            identity = Identity(*container.look_up(self.user or NOBODY))
             question = {"do": "facts", "uid": identity.uid, "tools": list(tools)}
             environment = agent.ask(question)
             bwrap = environment["facts"]["tool:bwrap"]
             if not bwrap["ok"]:
                 raise EnvironmentUnfit(f"subject {spec}: there is no bwrap in the image")
             known = {"recorder_uid": 0}
-            return identify_target(
+            target = identify_target(
                 spec, bwrap["detail"], container, agent, identity, environment, known, image.digest
             )
-        finally:
+        except BaseException:
             agent.close()
+            raise
+        container.keep(agent)
+        return target
 
     def _image(self, name: str) -> Built:
         tag = f"{REPOSITORY}:{name}"

@@ -62,10 +62,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "harness.subjects": (
         "harness.backends",
+        "harness.containers",  # late, and only for image: subjects
+        "harness.errors",
+        "harness.model",
+        "harness.pipeline",
+    ),
+    "harness.containers": (
+        "harness.backends",
         "harness.errors",
         "harness.images",
         "harness.model",
         "harness.pipeline",
+        "harness.subjects",
     ),
     "harness.repro": ("harness.agent", "harness.errors", "harness.loader", "harness.model"),
     # ``harness`` itself: the folder beside it is where a checkout keeps its definitions.

@@ -117,6 +117,11 @@ class Cast:
         sandbox = self.sandbox_of(lane)
         if pid is None or sandbox is None:
             return False
+        # A subject may be a script that becomes bwrap: what bwrap is, is asked for as long as the
+        # monitor is there to tell.
+        monitor = self.members.get(self._prefixes[sandbox] + "monitor")
+        if monitor is not None and monitor.is_there:
+            self._programs[sandbox] = _program(monitor.pid) or self._programs[sandbox]
         running = _program(pid)
         return running is not None and running != self._programs.get(sandbox)
 

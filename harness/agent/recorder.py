@@ -124,7 +124,8 @@ class Recording:
         with open(path, "w", encoding="utf-8") as made:
             made.write(spec.get("content", ""))
         os.chmod(path, int(spec.get("mode", "0644"), 8))
-        self.markers.add(name)
+        # A folder that had to be made for it is no marker of the command's either.
+        self.markers |= {name, name.partition("/")[0]}
 
     def _open_listeners(self) -> dict[str, socket.socket]:
         listeners = {}

@@ -19,6 +19,7 @@ import contextlib
 import io
 import os
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -250,6 +251,17 @@ class Engine:
                 )
             heard += frame[1]
 
+    def read_file(self, container: str, path: str) -> bytes:
+        """A file of a container; empty when there is none."""
+        with self._explained(f"read {path}"):
+            try:
+                parts, _ = self._api.get_archive(container, path)
+            except docker.errors.NotFound:
+                return b""
+            with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as tar:
+                file = tar.extractfile(tar.getmembers()[0])
+                return file.read() if file is not None else b""
+
     def open_exec(self, container: str, command: Sequence[str]) -> tuple[str, Wire]:
         """Start a process in a container, as its root; returns the exec's id and its streams."""
         made = self._api.exec_create(
@@ -279,10 +291,17 @@ class Container:
         self._name = name
         self.id = container_id
         self._wire = wire
+        self._lock = threading.Lock()
         self._proved = False
+        self._spare: StreamAgent | None = None
 
     def start_agent(self, *, stop_fd: int, log: IO[bytes]) -> StreamAgent:
         """An agent in an exec of its own.  RecordingLost when the container or engine is gone."""
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.log = log
+            return spare
         try:
             exec_id, wire = self._engine.open_exec(self.id, AGENT_COMMAND)
         except _ENGINE_FAULTS as fault:
@@ -299,35 +318,27 @@ class Container:
         """An agent has answered here: from now on, one that cannot start was lost."""
         self._proved = True
 
-    def look_up(self, user: str, *, stop_fd: int) -> tuple[int, int]:
-        """The uid and gid of a user of the image, by name or number.
+    def keep(self, agent: StreamAgent) -> None:
+        """Keep an agent for the first worker that asks for one: its start takes a while."""
+        self._spare = agent
 
-        EnvironmentUnfit when there is none.
+    def look_up(self, user: str) -> tuple[int, int]:
+        """The uid and gid of a user of the image, by name or number: passwd(5).
+
+        EnvironmentUnfit when there is none of that name; a number needs no entry.
         """
-        script = (
-            "import pwd, sys; n = sys.argv[1]\n"
-            "try: e = pwd.getpwuid(int(n)) if n.isdecimal() else pwd.getpwnam(n)\n"
-            "except KeyError: print(n, n) if n.isdecimal() else print()\n"
-            "else: print(e.pw_uid, e.pw_gid)"
-        )
-        try:
-            _, wire = self._engine.open_exec(self.id, ["python3", "-S", "-c", script, user])
-        except _ENGINE_FAULTS as fault:
-            raise self._why_lost(None, innermost(fault)) from fault
-        heard = b""
-        try:
-            deadline = time.monotonic() + START_DEADLINE_S
-            while (frame := wire.read(deadline, stop_fd=stop_fd)) is not None:
-                heard += frame[1]
-        finally:
-            wire.close()
-        words = heard.decode("utf-8", "replace").split()
-        if len(words) != 2 or not all(word.isdecimal() for word in words):
+        for line in self._engine.read_file(self.id, "/etc/passwd").decode().splitlines():
+            fields = line.split(":")
+            if len(fields) > 3 and user in (fields[0], fields[2]):
+                return int(fields[2]), int(fields[3])
+        if not user.isdecimal():
             raise EnvironmentUnfit(f"there is no user {user} in image:{self._name}")
-        return int(words[0]), int(words[1])
+        return int(user), int(user)
 
     def close(self) -> None:
         """End the container: its stdin hangs up, and the engine removes it."""
+        if self._spare is not None:
+            self._spare.close()
         self._wire.hang_up()
         deadline = time.monotonic() + _GONE_DEADLINE_S
         with contextlib.suppress(TimeoutError):

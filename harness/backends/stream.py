@@ -124,7 +124,8 @@ class StreamAgent:
     """An agent reached over a :class:`Wire`, which it owns.
 
     Not safe for use from several threads at once.  ``why_lost`` is asked when the connection ends,
-    with what the process said on stderr, and ``has_ended`` whether the process is gone.
+    with what the process said on stderr, and ``has_ended`` whether the process is gone.  ``log``
+    takes what it says on stderr, and may be exchanged between questions.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class StreamAgent:
     ) -> None:
         self._wire = wire
         self._stop_fd = stop_fd
-        self._log = log
+        self.log = log
         self._why_lost = why_lost
         self._has_ended = has_ended
         self._buffered = b""
@@ -157,7 +158,11 @@ class StreamAgent:
             raise RecordingLost(
                 f"the agent did not answer within {ANSWER_DEADLINE_S:g} s: {request['do']}"
             ) from None
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:  # an engine that could not start it tells so on its stdout
+            self._said += line + self._buffered
+            raise self._lost() from None
         if answer.get("reply") == "fault":
             raise agent_fault(answer)
         return answer
@@ -223,8 +228,8 @@ class StreamAgent:
             return
         self._said = (self._said + data)[-_SAID_BYTES:]
         with contextlib.suppress(OSError):  # a full disk is told of where it matters
-            self._log.write(data)
-            self._log.flush()
+            self.log.write(data)
+            self.log.flush()
 
     def _lost(self) -> HarnessError:
         return self._why_lost(self._said.decode("utf-8", "replace").strip())

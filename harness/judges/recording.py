@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.judges.channels import judge_eof, judge_field, judge_objects, judge_text
+from harness.judges.evidence import find_missing_evidence
 from harness.judges.probes import judge_fds, judge_locks, judge_observed, judge_probe
 from harness.judges.processes import (
     judge_alive,
@@ -52,13 +53,16 @@ class Judged:
 
     ``trouble`` is not empty when something of ours went wrong (no closing line, a leak): the
     verdict is then an error.  ``vacuous`` is not empty when the stimulus was not carried out: the
-    verdict is then inconclusive, whatever the findings say (design law 5).
+    verdict is then inconclusive, whatever the findings say (design law 5).  ``hindered`` is not
+    empty when a later step could not be carried out, or nothing shows a bwrap at work: what failed
+    did fail, but nothing is passed.
     """
 
     repeat: int
     findings: tuple[Finding, ...]
     trouble: str = ""
     vacuous: str = ""
+    hindered: str = ""
     duration_s: float = 0.0
 
     def failed_rules(self) -> set[str]:
@@ -69,7 +73,7 @@ class Judged:
     def is_clean(self) -> bool:
         """Whether every finding held and the recording may count."""
         held = all(finding.held is Held.YES for finding in self.findings)
-        return held and bool(self.findings) and not self.trouble and not self.vacuous
+        return held and bool(self.findings) and not (self.trouble or self.vacuous or self.hindered)
 
 
 def judge_recording(
@@ -87,7 +91,12 @@ def judge_recording(
     )
     duration_s = timeline.events[-1].t_ns / 1e9 if timeline.events else 0.0
     return Judged(
-        repeat, findings, find_trouble(timeline), find_vacuity(timeline, findings), duration_s
+        repeat=repeat,
+        findings=findings,
+        trouble=find_trouble(timeline),
+        vacuous=find_vacuity(timeline, findings),
+        hindered=find_hindrance(scenario, timeline, findings),
+        duration_s=duration_s,
     )
 
 
@@ -123,11 +132,17 @@ def find_vacuity(timeline: Timeline, findings: tuple[Finding, ...]) -> str:
         why = stuck.data.get("reason", "its deadline passed")
         step = f"step {stuck.data['index'] + 1} ({stuck.data['verb']})"
         return f"the trigger was never carried out: {step}: {why}"
+    if not findings:
+        return "no expectation applies to this subject"
+    return ""
+
+
+def find_hindrance(scenario: Scenario, timeline: Timeline, findings: tuple[Finding, ...]) -> str:
+    """Why the recording allows no pass, although a rule that failed did fail; or an empty text."""
     # A wait that could not be met is a finding (``reached``); anything else was simply not done.
     failed = next((e for e in timeline.of(Kind.STEP_FAILED) if e.data["verb"] != "wait"), None)
     if failed is not None:
         step = f"step {failed.data['index'] + 1} ({failed.data['verb']})"
         return f"{step} could not be carried out: {failed.data['reason']}"
-    if not findings:
-        return "no expectation applies to this subject"
-    return ""
+    held = {finding.rule for finding in findings if finding.held is Held.YES}
+    return find_missing_evidence(scenario, timeline, held)

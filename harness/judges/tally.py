@@ -41,6 +41,7 @@ class Tally:
     unknowns: Counter[str] = field(default_factory=Counter)
     trouble: str = ""
     vacuous: str = ""
+    hindered: str = ""
     other_ways: list[str] = field(default_factory=list)
     duration_s: float = 0.0
     _first: Judged | None = None
@@ -62,6 +63,7 @@ class Tally:
         self.duration_s += judged.duration_s
         self.trouble = self.trouble or judged.trouble
         self.vacuous = self.vacuous or judged.vacuous
+        self.hindered = self.hindered or judged.hindered
         known = {entry.rule: entry for entry in self.applicable()}
         weight = 0
         for finding in () if judged.trouble or judged.vacuous else judged.findings:
@@ -79,6 +81,8 @@ class Tally:
                         f"{finding.observed}, not {entry.observed}"
                     )
                     weight = 3
+        if judged.hindered:
+            weight = max(weight, 2)
         if judged.trouble or judged.vacuous:
             weight = 4
         if self._first is None:
@@ -119,8 +123,8 @@ class Tally:
                 return Status.FAIL, self._describe_failure(rule)
             if verdict is Held.UNKNOWN:
                 doubts.append(self._describe_failure(rule) + ", which the allowed rate may permit")
-        if self.vacuous:
-            return Status.INCONCLUSIVE, self.vacuous
+        if self.vacuous or self.hindered:
+            return Status.INCONCLUSIVE, self.vacuous or self.hindered
         surprise = self._surprise(known)
         if surprise:
             return Status.UNEXPECTED_PASS, surprise

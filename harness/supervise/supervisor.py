@@ -125,7 +125,7 @@ class _Run:
             )
             if kind is not None:
                 return self._conclude(kind, exit_code)
-            self._advance(woken)
+            self._advance()
 
     # --- waiting -----------------------------------------------------------------------------
 
@@ -201,15 +201,15 @@ class _Run:
 
     # --- going forward -----------------------------------------------------------------------
 
-    def _advance(self, woken: set[int]) -> None:
+    def _advance(self) -> None:
         if self._sandbox.gate_opened or self._sandbox.child is None:
             return
         if self._launch.provider is not None and self._provider is None:
-            self._approach_network(woken)
+            self._approach_network()
         if self._may_open():
             self._open_gate()
 
-    def _approach_network(self, woken: set[int]) -> None:
+    def _approach_network(self) -> None:
         """Start the provider once bwrap is done with the loopback interface, not before.
 
         The child-pid line comes *before* bwrap gives ``lo`` its address, exclusively; slirp4netns
@@ -219,7 +219,9 @@ class _Run:
 
         bwrap's first mount comes after the loopback, and a mount table is pollable (proc(5),
         /proc/PID/mounts).  The table is opened before ``lo`` is looked at: either ``lo`` is up by
-        now, or the mounts are yet to come and will wake us.
+        now, or the mounts are yet to come and will wake us.  That the table changed is no proof
+        by itself: until bwrap cuts it off, what the host mounts under a shared mount appears
+        there too (mount_namespaces(7), "Shared subtrees").
         """
         child = self._sandbox.child
         if child is None:
@@ -228,7 +230,7 @@ class _Run:
             if self._mounts_fd < 0:
                 with contextlib.suppress(OSError):  # The child is gone; bwrap's exit will tell.
                     self._mounts_fd = os.open(f"/proc/{child.pid}/mountinfo", os.O_RDONLY)
-            if self._mounts_fd not in woken and not loopback_is_up(child.pid):
+            if not loopback_is_up(child.pid):
                 return
             self._network_prepared = True
             close_fds([self._mounts_fd])

@@ -124,6 +124,18 @@ VACUOUS = {
         tape().status("monitor", code=7).failed(1, "signal", "it is gone"),
         "the trigger was never carried out: step 2 (signal): it is gone",
     ),
+}
+
+
+@pytest.mark.parametrize("name", VACUOUS)
+def test_a_recording_without_its_stimulus_is_vacuous_even_if_every_rule_holds(name: str) -> None:
+    told, reason = VACUOUS[name]
+    judged = judge_recording(scenario(EXIT_7), told.closed(), {})
+    assert [finding.held for finding in judged.findings] == [YES]
+    assert (judged.vacuous, judged.trouble, judged.is_clean) == (reason, "", False)
+
+
+HINDERED = {
     "a step after the trigger could not be carried out": (
         good().failed(1, "start", "no slirp4netns"),
         "step 2 (start) could not be carried out: no slirp4netns",
@@ -135,12 +147,12 @@ VACUOUS = {
 }
 
 
-@pytest.mark.parametrize("name", VACUOUS)
-def test_a_recording_without_its_stimulus_is_vacuous_even_if_every_rule_holds(name: str) -> None:
-    told, reason = VACUOUS[name]
+@pytest.mark.parametrize("name", HINDERED)
+def test_a_recording_that_went_on_without_a_step_passes_nothing(name: str) -> None:
+    told, reason = HINDERED[name]
     judged = judge_recording(scenario(EXIT_7), told.closed(), {})
     assert [finding.held for finding in judged.findings] == [YES]
-    assert (judged.vacuous, judged.trouble, judged.is_clean) == (reason, "", False)
+    assert (judged.vacuous, judged.hindered, judged.is_clean) == ("", reason, False)
 
 
 @pytest.mark.parametrize(

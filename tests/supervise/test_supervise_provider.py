@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -139,6 +140,55 @@ def test_no_provider_touches_the_network_before_bwrap_is_done_with_it(bwrap: str
         pytest.skip("the child was never stopped before it had configured its loopback")
     assert outcome.kind is OutcomeKind.GATE_TIMEOUT
     assert "provider-started" not in recorder.names
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount in another mount namespace")
+def test_a_mount_that_is_not_bwraps_own_does_not_start_the_provider(
+    bwrap: str, ends: tuple[int, int]
+) -> None:
+    # What the host mounts under a shared mount comes into the sandbox's namespace as well.
+    info = os.open(os.devnull, os.O_WRONLY)
+    done: list[int] = []
+
+    def mount(pid: int) -> None:
+        table = f"/proc/{pid}/mountinfo"
+        while table not in {read_link(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}:
+            pass
+        words = ["nsenter", f"--mount=/proc/{pid}/ns/mnt", "mount", "-t", "tmpfs", "x", "/mnt"]
+        done.append(subprocess.run(words, check=False).returncode)
+
+    threads: list[threading.Thread] = []
+
+    def disturb(fields: Any) -> None:
+        threads.append(threading.Thread(target=mount, args=[fields["pid"]]))
+        threads[0].start()
+
+    # The child waits for its id maps, before it touches its network, and never gets them.
+    held = ["--unshare-user", "--info-fd", str(info), "--userns-block-fd", str(ends[0])]
+    launch = Launch(
+        ["true"],
+        options=[*NETWORK, *held],
+        bwrap=bwrap,
+        provider=ProviderSpec(),
+        pass_fds=(info, ends[0]),
+        gate_deadline_s=1.0,
+        workload_deadline_s=1.0,
+    )
+    recorder = Recorder(child_identified=disturb)
+    try:
+        outcome = supervise(launch, on_event=recorder)
+    finally:
+        threads[0].join(PATIENCE_S)
+        os.close(info)
+    assert (done, outcome.kind) == ([0], OutcomeKind.GATE_TIMEOUT)
+    assert "network-prepared" not in recorder.names
+
+
+def read_link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def test_the_workload_reaches_the_hosts_loopback(bwrap: str) -> None:

@@ -1,0 +1,13 @@
+"""--die-with-parent does nothing."""
+
+from __future__ import annotations
+
+from shelf_wrapping import Launch, main
+
+
+def defect(launch: Launch) -> None:
+    launch.drop("--die-with-parent")
+
+
+if __name__ == "__main__":
+    main(defect)

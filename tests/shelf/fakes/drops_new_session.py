@@ -1,0 +1,13 @@
+"""--new-session does nothing."""
+
+from __future__ import annotations
+
+from shelf_wrapping import Launch, main
+
+
+def defect(launch: Launch) -> None:
+    launch.drop("--new-session")
+
+
+if __name__ == "__main__":
+    main(defect)

@@ -1,0 +1,14 @@
+"""The command has a copy of the status fd."""
+
+from __future__ import annotations
+
+from shelf_wrapping import Launch, leak, main
+
+
+def defect(launch: Launch) -> None:
+    for fd in launch.fds("--json-status-fd"):
+        leak(fd)
+
+
+if __name__ == "__main__":
+    main(defect)
