@@ -26,7 +26,7 @@ def find_missing_evidence(scenario: Scenario, timeline: Timeline, held: set[str]
     started = [e for e in timeline.of(Kind.PROCESS_STARTED) if _part(e) == "monitor"]
     if not started:
         return ""  # nothing was launched, so nothing is claimed of a bwrap
-    names = {event.data.get("comm") for event in started}
+    names = {_name(event) for event in started}
     if any(_is_evidence(event, names) for event in timeline.events):
         return ""
     for rule, name in zip(scenario.expect, scenario.rule_names(), strict=True):
@@ -41,7 +41,18 @@ def _part(event: Event) -> str:
     return event.lane.rpartition(".")[2]
 
 
-def _is_evidence(event: Event, monitors: set[object]) -> bool:
+def _name(started: Event) -> str:
+    """What the kernel calls the process.
+
+    One that was gone before it could be looked at has no name in the recording; then it is what
+    was executed, cut to the 15 bytes that the kernel keeps (proc(5), /proc/PID/comm).
+    """
+    comm = str(started.data.get("comm") or "")
+    program = (started.data.get("argv") or [""])[0]
+    return comm or program.rpartition("/")[2][:15]
+
+
+def _is_evidence(event: Event, monitors: set[str]) -> bool:
     match event.kind:
         case Kind.PROCESS_STARTED | Kind.PROCESS_IDENTIFIED | Kind.STATE_REACHED:
             return _part(event) in _INSIDE

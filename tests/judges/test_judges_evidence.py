@@ -48,6 +48,23 @@ EVIDENCE = {
         name="settle",
         processes=[{"pid": 5, "member": "descendant", "state": "S", "comm": "x"}],
     ),
+    "a clone of a monitor that was gone before it was looked at": tape()
+    .add(
+        Kind.PROCESS_STARTED,
+        "monitor",
+        pid=4,
+        ppid=0,
+        comm="",
+        argv=["/opt/some-quite-long-name", "--dev-bind"],
+    )
+    .status("monitor", signal="PIPE")
+    .triggered()
+    .add(
+        Kind.CENSUS_TAKEN,
+        "observer",
+        name="settle",
+        processes=[{"pid": 5, "member": "descendant", "state": "S", "comm": "some-quite-long"}],
+    ),
     "that nothing was launched": tape().triggered(),
 }
 
