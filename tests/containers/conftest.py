@@ -1,0 +1,59 @@
+"""One engine and one image for all tests here, made once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engine_place import OwnEngine, harness, why_no_engine
+
+#: Set where everything must work (in our own CI), as in tests/conftest.py.
+MUST_WORK = os.environ.get("HARNESS_MUST_WORK") == "1"
+
+IMAGE = "debian-bookworm"
+
+CONTRACT = """\
+- id: T-1
+  family: test
+  sentence: "What a test claims."
+  source: "tests/containers"
+"""
+
+
+@pytest.fixture(scope="session")
+def engine(temporary_folder: Path) -> Iterator[OwnEngine]:
+    """A running engine.  Skips with the reason where there can be none."""
+    reason = why_no_engine()
+    folder = temporary_folder / "engine"
+    folder.mkdir()
+    own = OwnEngine(folder)
+    reason = reason or own.start()
+    if reason:
+        shutil.rmtree(folder)
+        if MUST_WORK:
+            pytest.fail(reason)
+        pytest.skip(reason)
+    yield own
+    own.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def image(engine: OwnEngine, temporary_folder: Path) -> str:
+    """The subject of a bookworm image, built by bootstrap; its root folder comes from the cache."""
+    # Where the user's cache is, and not in the tests' temporary folder: CI builds it only once.
+    done = harness(
+        ["images", "build", IMAGE, "--from", "bootstrap"], temporary_folder, engine.address
+    )
+    assert done.returncode == 0, done.stderr
+    return f"image:{IMAGE}"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a contract, to write scenario files into."""
+    (tmp_path / "contract.yaml").write_text(CONTRACT)
+    return tmp_path
