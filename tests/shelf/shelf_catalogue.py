@@ -128,7 +128,7 @@ CAUGHT = (
         held_against=RELAY,
     ),
     Caught("drops-as-pid-1", "pid-1.as-pid-1-ignores-its-own-signals", "PID1-3", "exit"),
-    Caught("never-keeps-an-init", "pid-1.init-reaps-orphans", "PID1-6", "survivors"),
+    Caught("never-keeps-an-init", "pid-1.init-reaps-orphans", "PID1-6", "zombies"),
     # --- the sync fd
     Caught("drops-sync-fd", "sync-eof.daemon-in-a-pid-namespace", "SYNC-1", "gap"),
     Caught("keeps-the-sync-fd", "sync-eof.alone", "SYNC-2", "gap"),
