@@ -123,9 +123,11 @@ def test_inherited_dispositions_and_masks_are_seen_through_the_shell(shell: list
 
     signals = run(shell, preexec_fn=arrange)["signals"]
     assert signals["blocked"] == ["SIGUSR1"]
-    # Besides SIGQUIT, which bash and busybox sh ignore of their own accord.
-    assert set(signals["ignored"]) - {"SIGQUIT"} == {"SIGUSR2"}
-    assert set(run(shell)["signals"]["ignored"]) - {"SIGQUIT"} == set()
+    # Besides SIGQUIT, which bash and busybox sh ignore of their own accord, and the C library's own
+    # 32 and 33, which whatever posix_spawn(3) started ignores: make, and so these tests.
+    others = {"SIGQUIT", "SIG32", "SIG33"}
+    assert set(signals["ignored"]) - others == {"SIGUSR2"}
+    assert set(run(shell)["signals"]["ignored"]) - others == set()
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: " ".join(shell))
