@@ -412,7 +412,7 @@ def test_signal_state_is_what_the_process_set() -> None:
         wait_until(lambda: (s := procfs.signal_state(pid)) and s.pending)
         found = procfs.signal_state(pid)
         assert found is not None
-        # 32 and 33 are the C library's own: caught in a process that has had threads, and ignored in
+        # 32 and 33 are the C library's own: caught in a process that has had threads, ignored in
         # one that posix_spawn(3) started, as make does.
         own = {"SIG32", "SIG33"}
         assert found._replace(caught=found.caught - own, ignored=found.ignored - own) == expected
