@@ -205,7 +205,6 @@ CAUGHT = (
     Caught("closes-stray-fds", "fd-leak.stray-fd", "FD-2", "fds"),
     Caught("accepts-a-data-fd-twice", "data-fd.same-fd-twice", "FD-3", "exit"),
     Caught("does-not-wait-for-the-end-of-args", "data-fd.args-write-end-open", "FD-4", "order"),
-    Caught("keeps-stray-fds", "fd-leak.only-the-command-holds-a-stray-fd", "FD-5", "order"),
     # --- terminals
     Caught("drops-new-session", "terminal.has-no-terminal-with-new-session", "TTY-1", "exit"),
     Caught("always-starts-a-session", "terminal.has-the-supervisors-terminal", "TTY-4", "exit"),
@@ -217,7 +216,9 @@ CAUGHT = (
 )
 
 #: Fakes that no scenario fails, with the reason.
-NOT_CAUGHT: dict[str, str] = {}
+NOT_CAUGHT: dict[str, str] = {
+    "keeps-stray-fds": "FD-5: what tells it is an order that a busy machine cannot always decide",
+}
 
 
 def names_of_fakes() -> list[str]:
