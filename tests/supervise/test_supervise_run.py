@@ -257,7 +257,7 @@ def test_a_blocked_mask_and_ignored_signals_of_the_caller_do_not_reach_the_comma
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     blocked, ignored = (int(line.split()[1], 16) for line in text.splitlines())
-    # 32 and 33 are the C library's own, and ignored in whatever posix_spawn(3) started, as make does.
+    # 32 and 33 are the C library's own, and ignored in what posix_spawn(3) started, as make does.
     own = 1 << 31 | 1 << 32
     assert (blocked, ignored & ~own) == (0, 0)
 
