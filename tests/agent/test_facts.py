@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_processes import in_child
 
 from harness.agent import facts, kernel, procfs
 
@@ -19,24 +20,6 @@ GOOD = dict.fromkeys(STEPS, 0)
 NO_SETTINGS: dict[str, str | None] = dict.fromkeys(facts._SYSCTLS)
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
-
-
-def in_child(function: Callable[[], Any]) -> Any:
-    """Run ``function`` in a forked child and return its JSON-able result."""
-    read_fd, write_fd = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(read_fd)
-            os.write(write_fd, json.dumps(function()).encode())
-        finally:
-            os._exit(0)
-    os.close(write_fd)
-    with os.fdopen(read_fd, "rb") as stream:
-        data = stream.read()
-    os.waitpid(pid, 0)
-    assert data, "the child failed; its traceback is above"
-    return json.loads(data)
 
 
 @pytest.fixture(autouse=True)

