@@ -18,7 +18,7 @@ import shutil
 import signal
 import subprocess
 import time
-from typing import Any
+from typing import IO, Any
 
 from harness.agent import procfs
 from harness.agent.launch import BASE_ENVIRONMENT, HOST_BASE
@@ -78,6 +78,28 @@ def _run_as(uid: int, gid: int) -> dict[str, Any]:
     return {"user": uid, "group": gid, "extra_groups": []}
 
 
+def _run_version(path: str, uid: int, gid: int, output: int | IO[bytes]) -> int:
+    """Run ``--version`` as the user, all its words to ``output``; its status (negative: a signal).
+
+    NotProven when it does not end; OSError when it cannot be executed.
+    """
+    try:
+        return subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=BASE_ENVIRONMENT,
+            cwd="/",
+            timeout=DEADLINE_S,
+            check=False,
+            **_run_as(uid, gid),
+        ).returncode
+    except subprocess.TimeoutExpired:
+        text = f"{path} is not bubblewrap: --version did not end within {DEADLINE_S:g} s"
+        raise NotProven("not-bwrap", text) from None
+
+
 def reachable_path(path: str, uid: int, gid: int, base: str) -> str:
     """The path itself, or a copy where an unprivileged user can execute it.
 
@@ -85,20 +107,8 @@ def reachable_path(path: str, uid: int, gid: int, base: str) -> str:
     finds them relative to the program, so they are copied in the same relation.
     """
     try:
-        subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=BASE_ENVIRONMENT,
-            cwd="/",
-            timeout=DEADLINE_S,
-            check=False,
-            **_run_as(uid, gid),
-        )
-    except subprocess.TimeoutExpired:
-        text = f"{path} is not bubblewrap: --version did not end within {DEADLINE_S:g} s"
-        raise NotProven("not-bwrap", text) from None
+        # Its words go nowhere: a flood of them is given up on here, before anybody listens.
+        _run_version(path, uid, gid, subprocess.DEVNULL)
     except PermissionError as refused:
         if os.getuid() != 0:
             raise NotProven("unreachable", f"{path}: {refused.strerror}") from refused
@@ -121,25 +131,12 @@ def _ask_version(path: str, uid: int, gid: int) -> str:
     # Into a file: what is left behind may hold a pipe open for ever.
     with os.fdopen(os.memfd_create("version"), "w+b") as output:
         try:
-            asked = subprocess.run(
-                [path, "--version"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=BASE_ENVIRONMENT,
-                cwd="/",
-                timeout=DEADLINE_S,
-                check=False,
-                **_run_as(uid, gid),
-            )
-        except subprocess.TimeoutExpired:
-            text = f"{path} is not bubblewrap: --version did not end within {DEADLINE_S:g} s"
-            raise NotProven("not-bwrap", text) from None
+            status = _run_version(path, uid, gid, output)
         except OSError as fault:
             raise NotProven("not-bwrap", f"{path} cannot be executed: {fault}") from fault
         answer = os.pread(output.fileno(), 1000, 0)
     found = _VERSION.match(answer.decode("utf-8", "replace"))
-    if found is None or asked.returncode != 0:
+    if found is None or status != 0:
         said = answer[:80].decode("utf-8", "backslashreplace").strip() or "nothing"
         raise NotProven(
             "not-bwrap",

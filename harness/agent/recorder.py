@@ -177,14 +177,9 @@ class Recording:
         self._fork(name, keep, lambda end: become_bystander(end, spec, self.scratch, listener))
 
     def _near_and_held(self, channels: dict[str, Channel]) -> set[int]:
-        keep = {channel.near_fd for channel in channels.values() if channel.near_fd >= 0}
-        for channel in channels.values():
-            if channel.held_by == "supervisor":
-                keep.add(channel.far_fd)
-            else:
-                channel_far = channel.far_fd
-                keep.discard(channel_far)
-        return keep - {-1}
+        near = {channel.near_fd for channel in channels.values()}
+        held = {channel.far_fd for channel in channels.values() if channel.held_by == "supervisor"}
+        return (near | held) - {-1}
 
     def _fork_scripted(self) -> None:
         keep = self._near_and_held(self.channels)
@@ -456,15 +451,7 @@ class Recording:
         self.channels[stderr.lane] = stderr
         self.watch(ready_fd, on_ready)
         self.watch(liveness_fd, on_liveness)
-        self.watch(stderr.far_fd, self._channel_reader_plain(stderr))
-
-    def _channel_reader_plain(self, channel: Channel) -> Handler:
-        fd = channel.far_fd
-
-        def handler() -> None:
-            channel.read_once(self.journal, lambda: self.unwatch(fd))
-
-        return handler
+        self.watch(stderr.far_fd, self._channel_reader(stderr))
 
     # -- asking others ---------------------------------------------------------------------------
 

@@ -6,13 +6,12 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-import jinja2
 from markupsafe import Markup
 
 from harness.model.change import Cause, Change, Comparison, Direction
 from harness.model.verdict import Finding, Held, Result, RunRecord, Status, Subject
 from harness.reporters import junit
-from harness.reporters.html import content_hash, part, printable
+from harness.reporters.html import content_hash, page_template, part
 from harness.reporters.terminal import Style
 from harness.reporters.words import one_line, plural, visible
 
@@ -133,16 +132,7 @@ def _refused(comparison: Comparison, subject: str) -> Result:
 def page(comparison: Comparison) -> str:
     """The comparison as one self-contained page."""
     css = part("report.css")
-    environment = jinja2.Environment(
-        loader=jinja2.DictLoader({"page": part("comparison.html.j2")}),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=printable,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"line": one_line}
-    return environment.get_template("page").render(
+    return page_template("comparison.html.j2").render(
         comparison=comparison,
         headline=headline(comparison),
         groups=_groups(comparison.changes),

@@ -50,18 +50,9 @@ def render(run: RunRecord, timelines: Mapping[tuple[str, str], Timeline]) -> str
     css, script = part("report.css"), part("report.js")
     tags = sorted({tag for result in run.results for tag in result.tags})
     cases = case_views(run, timelines, tags)
-    environment = jinja2.Environment(
-        loader=jinja2.DictLoader({"page": part("report.html.j2")}),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=printable,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"line": one_line, "seconds": seconds, "href": web_address}
     # By identity, not by key: nothing but good manners makes (id, subject) unique.
     anchors = {id(case.result): case.anchor for case in cases}
-    return environment.get_template("page").render(
+    return page_template("report.html.j2").render(
         run=run,
         cases=cases,
         areas=_areas(cases),
@@ -81,6 +72,20 @@ def render(run: RunRecord, timelines: Mapping[tuple[str, str], Timeline]) -> str
         policy=f"default-src 'none'; style-src '{content_hash(css)}'; "
         f"script-src '{content_hash(script)}'; base-uri 'none'; form-action 'none'",
     )
+
+
+def page_template(name: str) -> jinja2.Template:
+    """A page of this package, which prints nothing that acts."""
+    environment = jinja2.Environment(
+        loader=jinja2.DictLoader({"page": part(name)}),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"line": one_line, "seconds": seconds, "href": web_address}
+    return environment.get_template("page")
 
 
 def part(name: str) -> str:
