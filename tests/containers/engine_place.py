@@ -109,34 +109,52 @@ class OwnEngine:
         """SIGKILL, as the kernel does it when memory is short."""
         self._end(self._pid, signal.SIGKILL)
         (self.folder / "dockerd.pid").unlink(missing_ok=True)
+        self._end_containerd()
 
     def stop(self) -> None:
         """End it in good order, and everything below it that did not end with it."""
         self._end(self._pid, signal.SIGTERM)
-        with contextlib.suppress(OSError, ValueError):
-            # dockerd starts one of its own, and does not always take it along.
-            text = (self.folder / "exec/containerd/containerd.pid").read_text()
-            self._end(int(text), signal.SIGKILL)
+        self._end_containerd()
+        for entry in os.listdir("/proc"):  # shims of containers that a failed test left
+            if entry.isdecimal():
+                self._end(int(entry), signal.SIGKILL)
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             mounted = line.split()[1]
             if mounted.startswith(f"{self.folder}/"):
                 subprocess.run(["umount", "--lazy", mounted], check=False, capture_output=True)
 
+    def _end_containerd(self) -> None:
+        """dockerd starts one of its own, and does not always take it along.
+
+        Its pid file must go too: one that is dead but not yet reaped looks alive to the next
+        dockerd, which then waits for it to answer.
+        """
+        pid_file = self.folder / "exec/containerd/containerd.pid"
+        with contextlib.suppress(OSError, ValueError):
+            self._end(int(pid_file.read_text()), signal.SIGKILL)
+            pid_file.unlink()
+
     def _end(self, pid: int, number: signal.Signals) -> None:
-        """Signal one of ours, and wait for its end; SIGKILL when that takes too long."""
+        """Signal one of ours, and wait for its end; SIGKILL when that takes too long.
+
+        Ours are those with our folder, which nobody else knows, among their arguments.
+        """
+        if pid == os.getpid():
+            return
         try:
             fd = os.pidfd_open(pid)
         except OSError:
             return  # it is gone
         try:
             # The pidfd holds the process: what is read of it now is what will be signalled.
+            # Ours only: the folder is part of dockerd's, containerd's and every shim's arguments.
             if str(self.folder).encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return
             signal.pidfd_send_signal(fd, number)
             if not select.select([fd], [], [], 30)[0]:
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
                 select.select([fd], [], [], 30)
-        except ProcessLookupError:
+        except (FileNotFoundError, ProcessLookupError):
             pass
         finally:
             os.close(fd)
