@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.agent import procfs, steps
+from harness.agent import procfs, steps, waiting
+from harness.agent.waiting import EMPTY_WALKS
 
 MONITOR = procfs.Process(50, 40, "S", "bwrap", 50, 50, 0, 1000)
 
@@ -19,7 +20,8 @@ class StubRecording:
     def __init__(self, reference: bool = False) -> None:
         self.plan = {"supervisor": {"kind": "reference" if reference else "scripted"}}
         self.prefixes = {"main": ""}
-        self.cast = SimpleNamespace(members={"supervisor": SimpleNamespace(pid=40)})
+        supervisor = SimpleNamespace(pid=40, exited=False)
+        self.cast = SimpleNamespace(members={"supervisor": supervisor})
         self.supervisors = {"supervisor": SimpleNamespace(send=lambda _packet: None)}
         self.reports: set[str] = set()
         self.asked: list[bool] = []
@@ -63,7 +65,7 @@ def test_settle_waits_for_none_but_the_living_inside(walks: Any) -> None:
     supervisor = MONITOR._replace(pid=40)
     zombie = MONITOR._replace(state="Z")
     everybody = [supervisor, zombie]
-    assert settled(walks, *[everybody] * (2 * steps.EMPTY_WALKS)) is True
+    assert settled(walks, *[everybody] * (2 * EMPTY_WALKS)) is True
 
 
 @pytest.mark.parametrize("reported", [True, False])
@@ -94,4 +96,4 @@ def test_a_sandbox_has_ended_once_exit_status_and_ends_are_all_in_the_timeline(
     recording: Any = StubRecording()
     recording.cast.members["monitor"] = SimpleNamespace(exited=exited, status=status)
     recording.groups = {"main": {"status": SimpleNamespace(is_read=True, at_eof=at_eof)}}
-    assert steps._has_ended(recording, "main") is ended
+    assert waiting._has_ended(recording, "main") is ended
