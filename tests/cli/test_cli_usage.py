@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 from cli_place import FAILS, Place, Ran, passes, several, side_by_side
+
+from harness.cli.parser import build_parser
 
 NAMES = ("a", "b", "c", "d", "e", "f", "g")
 #: Commands that are refused as usage errors, and what the one message must say.
@@ -169,10 +173,54 @@ def test_an_empty_selection_is_exit_5_and_says_what_to_loosen(
     assert "loosen the filters" in answers[name].complaint
 
 
+def test_every_command_has_somebody_who_carries_it_out() -> None:
+    def bodies(parser: argparse.ArgumentParser) -> Iterator[str]:
+        if parser.get_default("body") is not None:
+            yield parser.get_default("body")
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for each in action.choices.values():
+                    yield from bodies(each)
+
+    found = list(bodies(build_parser()))
+    assert len(found) >= 11
+    for body in found:
+        module, _, name = body.partition(".")
+        assert callable(getattr(importlib.import_module(f"harness.cli.{module}"), name))
+
+
+@pytest.mark.parametrize("module", ["harness.cli.program", "harness.cli.running", "rich.progress"])
+def test_an_interrupt_while_modules_are_imported_is_exit_130_without_a_word(
+    shared_place: Place, module: str
+) -> None:
+    interrupted = f"""
+import signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from harness.cli import run_as_program
+run_as_program()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", interrupted, "run", "scenarios"],
+        cwd=shared_place.path,
+        env=shared_place.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
 def test_a_fault_of_our_own_is_exit_70_with_its_traceback_and_what_to_do(
     shared_place: Place,
 ) -> None:
-    broken = "import harness.cli as c; c._schema = lambda _: 1 / 0; c.run_as_program()"
+    broken = (
+        "import harness.cli.telling as t; from harness.cli import run_as_program;"
+        "t.print_schema = lambda _: 1 / 0; run_as_program()"
+    )
     ran = subprocess.run(
         [sys.executable, "-c", broken, "schema"],
         cwd=shared_place.path,

@@ -1,0 +1,207 @@
+"""``harness run``: choose, find the subjects, record, and deliver what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from harness.backends.local import NO_ROOM_TO_WORK
+from harness.cli.choosing import filters_of, load, tell_hidden
+from harness.cli.delivering import codes_of, deliver, refuse_two_outputs
+from harness.cli.voice import answer, style_for, tell
+from harness.errors import (
+    EnvironmentUnfit,
+    ExitCode,
+    HarnessError,
+    Interrupted,
+    NothingSelected,
+    ReportNotWritten,
+    worst,
+)
+from harness.loader import Loaded, Problem
+from harness.needs import unmet_need
+from harness.pipeline import (
+    Job,
+    Options,
+    Run,
+    StopSwitch,
+    Target,
+    assemble,
+    describe_run,
+    facts_for,
+    new_run_id,
+    snapshot,
+    unloadable,
+)
+from harness.progress import Progress
+from harness.selection import Selection, select
+from harness.store import RunFolder
+from harness.subjects import DEFAULT_SUBJECT, check_spec, open_targets
+
+MUST_WORK = "HARNESS_MUST_WORK"
+
+
+def run(arguments: argparse.Namespace) -> ExitCode:
+    refuse_two_outputs(arguments)
+    loaded, problems, wanted = load(arguments.paths)
+    seed = arguments.seed if arguments.seed is not None else int(time.time() * 1000) % (1 << 31)
+    chosen = select(
+        loaded.scenarios, filters_of(arguments, wanted), seed=seed if arguments.shuffle else None
+    )
+    tell_hidden(chosen)
+    if not chosen.scenarios and not problems and not arguments.allow_empty:
+        raise NothingSelected("nothing was selected: loosen the filters, or give --allow-empty")
+    specs = list(dict.fromkeys(arguments.subject or [DEFAULT_SUBJECT]))
+    for spec in specs:
+        check_spec(spec)
+    if arguments.dry_run:
+        for each in chosen.scenarios:
+            answer(f"{each.scenario.id}  {each.file}:{each.line}\n")
+        tell(f"{len(chosen.scenarios)} scenario(s) on {', '.join(specs)} would run")
+        return ExitCode.SCENARIOS_INVALID if problems else ExitCode.AS_EXPECTED
+    options = Options(
+        jobs=arguments.jobs,
+        fail_fast=arguments.fail_fast,
+        repeat=arguments.repeat,
+        timeout_s=arguments.timeout,
+        timeout_multiplier=arguments.timeout_multiplier,
+        seed=seed,
+        must_work=os.environ.get(MUST_WORK, "") not in ("", "0"),
+        command=shlex.join(["harness", *sys.argv[1:]]),
+    )
+    try:
+        return _record(arguments, options, chosen, loaded, problems, specs)
+    except HarnessError as fault:
+        if not problems:
+            raise
+        # Two things are wrong, and the run that would have told of the files never came to be.
+        tell("\n\n".join(str(problem) for problem in problems) + "\n")
+        tell(f"harness: {fault}")
+        return worst([fault.exit_code, ExitCode.SCENARIOS_INVALID])
+
+
+def _record(
+    arguments: argparse.Namespace,
+    options: Options,
+    chosen: Selection,
+    loaded: Loaded,
+    problems: Sequence[Problem],
+    specs: list[str],
+) -> ExitCode:
+    tools = sorted({tool for each in chosen.scenarios for tool in each.scenario.needs.tools})
+    switch = StopSwitch()
+    try:
+        with _stopped_by_signals(switch), temporary_log() as log, ExitStack() as stack:
+            try:
+                targets = open_targets(
+                    specs,
+                    arguments.user,
+                    tools=tools,
+                    as_root=any(each.scenario.user == "root" for each in chosen.scenarios),
+                    tell=tell,
+                    stop_fd=switch.fd,
+                    log=log,
+                    stack=stack,
+                )
+            except Interrupted:
+                tell("harness: interrupted before anything ran")
+                return ExitCode.INTERRUPTED
+            jobs = [Job(each, target) for target in targets for each in chosen.scenarios]
+            if arguments.require_env:
+                _refuse_skips(jobs)
+            return _record_jobs(arguments, options, chosen, loaded, problems, jobs, targets, switch)
+    finally:
+        switch.close()
+
+
+def _record_jobs(
+    arguments: argparse.Namespace,
+    options: Options,
+    chosen: Selection,
+    loaded: Loaded,
+    problems: Sequence[Problem],
+    jobs: list[Job],
+    targets: list[Target],
+    switch: StopSwitch,
+) -> ExitCode:
+    now = datetime.datetime.now(datetime.UTC)
+    folder = RunFolder.create(Path(arguments.reports), new_run_id(now))
+    meta = describe_run(folder.path.name, options, targets, loaded.clauses, chosen.hidden, now)
+    folder.write_json("run.json", meta)
+    folder.write_json("scenarios.json", snapshot(chosen.scenarios))
+    folder.point_latest()
+    codes: list[ExitCode] = [ExitCode.SCENARIOS_INVALID] if problems else []
+    style = style_for(arguments, sys.stderr)
+    progress = Progress(len(jobs), style, arguments.quiet)
+    run = Run(folder, options, progress, switch)
+    started = time.monotonic()
+    interrupted = False
+    try:
+        with progress:
+            run.record_all(jobs)
+        interrupted = switch.thrown
+    except (ReportNotWritten, EnvironmentUnfit) as fault:
+        # What was judged is still in memory: it is told on the terminal at least.
+        tell(f"harness: {fault}")
+        codes.append(ExitCode.INCOMPLETE)
+    if interrupted:
+        tell(f"harness: interrupted: {len(run.results)} of {len(jobs)} case(s) were judged")
+        codes.append(ExitCode.INTERRUPTED)
+    order = [(job.loaded.scenario.id, job.target.spec) for job in jobs]
+    record = assemble(
+        meta,
+        [
+            *(each for target in targets for each in unloadable(problems, target.spec)),
+            *(run.results[key] for key in order if key in run.results),
+        ],
+        duration_s=time.monotonic() - started,
+        complete=len(run.results) == len(jobs),
+    )
+    codes += codes_of(record)
+    deliver(arguments, folder, record, codes)
+    return worst(codes)
+
+
+def temporary_log() -> IO[bytes]:
+    """Where agents may say what went wrong before the run has a folder."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as fault:
+        raise EnvironmentUnfit(f"no temporary file: {fault.strerror}; {NO_ROOM_TO_WORK}") from fault
+
+
+def _refuse_skips(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        facts = facts_for(job.loaded.scenario, job.target.facts)
+        unmet = unmet_need(job.loaded.scenario, facts, job.target.environment)
+        if unmet is not None:
+            raise EnvironmentUnfit(
+                f"{job.loaded.scenario.id} cannot run on {job.target.spec}: {unmet[0]}: {unmet[1]}"
+            )
+
+
+@contextmanager
+def _stopped_by_signals(switch: StopSwitch) -> Iterator[None]:
+    """^C and SIGTERM stop the run in good order; a second one is no worse than the first."""
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        switch.throw()
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
