@@ -12,7 +12,8 @@ the harness needs to reach an agent here, in a container, or anywhere else.
 Two processes, so that nothing outlives the harness (design law 8).  Both are child-subreapers.
 When the recorder is killed, its descendants fall to the watchdog, which kills and reaps them; when
 the watchdog is killed, the recorder gets SIGTERM (its parent-death signal) and cleans up; when the
-harness goes away, stdin hangs up, which the watchdog sees even while the recorder is busy.
+harness goes away, stdin hangs up, which the watchdog sees even while the recorder is busy.  With
+the argument ``relayed`` there is a third one, between the recorder and stdout.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ from typing import Any, NoReturn
 from harness.agent import kernel
 from harness.agent.journal import write_all
 from harness.agent.recorder import close_all_but, end_descendants, record, remove_tree
+from harness.agent.relay import COMPLETE, start_relay
 
 #: How long a recorder may go on after stdin hung up, to finish what it does in good order.
 GRACE_S = 0.3
 #: How long killed processes may take to be gone when the whole agent ends.
 SWEEP_DEADLINE_S = 5.0
+#: The argument of an agent whose answers go a long way: ``harness.agent.relay`` says why.
+RELAYED = "relayed"
 #: Exit status when there is no room to work in; the reason is on stderr.
 UNFIT = 4
 #: The longest request: a plan with bwrap's 9000 arguments fits.
@@ -63,12 +67,17 @@ def main() -> NoReturn:
         write_all(2, f"no temporary folder can be made: {fault.strerror}\n".encode())
         os._exit(UNFIT)
     os.chmod(base, 0o755)
+    relay, answers_fd = start_relay(1) if RELAYED in sys.argv[1:] else (0, 1)
     watchdog_pid = os.getpid()
     recorder = os.fork()
     if recorder == 0:
-        _become_recorder(base, watchdog_pid)
+        _become_recorder(base, watchdog_pid, relay, answers_fd)
+    if relay:
+        os.close(answers_fd)  # or the relay would wait for us
     try:
         status = _guard(recorder)
+        if relay:
+            _await_relay(relay)
     finally:
         end_descendants(SWEEP_DEADLINE_S)
         remove_tree(base)
@@ -124,9 +133,21 @@ def _guard(recorder: int) -> int:
     return status
 
 
-def _become_recorder(base: str, watchdog_pid: int) -> NoReturn:
+def _await_relay(relay: int) -> None:
+    """Let the relay hand on what a dead recorder wrote last, before it is swept up with the rest.
+
+    It does not end while an orphan holds its pipe, so it is told as well.
+    """
+    pidfd = kernel.pidfd_open(relay)
+    os.kill(relay, COMPLETE)
+    select.select([pidfd], [], [], GRACE_S)
+    os.close(pidfd)
+
+
+def _become_recorder(base: str, watchdog_pid: int, relay: int, answers_fd: int) -> NoReturn:
     status = 70
     try:
+        os.dup2(answers_fd, 1)
         signal.signal(signal.SIGTERM, _terminate)
         kernel.set_parent_death_signal(signal.SIGTERM)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
@@ -138,7 +159,7 @@ def _become_recorder(base: str, watchdog_pid: int) -> NoReturn:
         # make every forked supervisor copy those pages.
         gc.collect()
         gc.freeze()
-        _serve(base)
+        _serve(base, relay)
         status = 0
     except (Terminated, BrokenPipeError):
         end_descendants(SWEEP_DEADLINE_S)
@@ -153,7 +174,7 @@ def _terminate(*_: Any) -> None:
     raise Terminated
 
 
-def _serve(base: str) -> None:
+def _serve(base: str, relay: int) -> None:
     reachable: dict[tuple[str, int], str] = {}
     buffered = b""
     while True:
@@ -168,6 +189,8 @@ def _serve(base: str) -> None:
                 raise
             except Exception as fault:  # one bad request is no reason to lose those that follow
                 _reply_fault(fault)
+            if relay:
+                os.kill(relay, COMPLETE)
 
 
 def _answer(request: dict[str, Any], base: str, reachable: dict[tuple[str, int], str]) -> None:

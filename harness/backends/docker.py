@@ -45,7 +45,7 @@ AGENT_SOURCES = (
     "model/vocabulary.py",
 )
 #: ``-S`` as in ``local``; ``-P`` is not known before Python 3.11, and the folder is our own.
-AGENT_COMMAND = ("python3", "-S", "-u", "-m", "harness.agent")
+AGENT_COMMAND = ("python3", "-S", "-u", "-m", "harness.agent", "relayed")
 #: The main process.  Orphans of agents that were killed fall to it: with SIGCHLD ignored the kernel
 #: reaps them (wait(2), "Notes"), and cat keeps that over exec.  It says when it is ready, since the
 #: device must be open to all before the first trial of it.
