@@ -3,7 +3,7 @@
 A *side* is one subject of one run.  Only what both sides recorded is compared, scenario by
 scenario: the verdicts; what lies inside the same verdict (``harness.signature``); and rates, with
 Fisher's exact test.  A change is laid at the subject's door only where the scenario is the same on
-both sides; where the suite or the environment differs, that is said first.
+both sides and the bwrap is not; where the suite or the environment differs, that is said first.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ _RANK: dict[Status, int | None] = {
     Status.ERROR: None,
     Status.SKIP: None,
 }
+#: How the facts that ``doctor`` found are called among those of a subject.
+_FACT = "doctor."
+_WORDS = {True: "works", False: "does not work"}
 _ORDER = (Direction.REGRESSION, Direction.LOST, Direction.IMPROVEMENT, Direction.NEUTRAL)
 
 
@@ -63,8 +66,7 @@ def compare(before: Side, after: Side) -> Comparison:
         return Comparison(before.label, after.label, 0, (), refusal)
     changes = [*_environment(before, after), *_suite(before, after)]
     for name in common:
-        cause = Cause.SUBJECT if _same_text(before, after, name) else Cause.SUITE
-        changes += _scenario(before, after, name, cause)
+        changes += _scenario(before, after, name, _cause(before, after, name))
     changes.sort(key=lambda change: (_ORDER.index(change.direction), change.scenario))
     return Comparison(before.label, after.label, len(common), tuple(changes))
 
@@ -89,12 +91,31 @@ def _same_text(before: Side, after: Side, name: str) -> bool:
     return before.digests.get(name) == after.digests.get(name)
 
 
+def _cause(before: Side, after: Side, name: str) -> Cause:
+    if not _same_text(before, after, name):
+        return Cause.SUITE
+    # The very same binary: whatever made the difference, it was not bwrap.
+    is_same = before.subject.sha256 and before.subject.sha256 == after.subject.sha256
+    return Cause.ENVIRONMENT if is_same else Cause.SUBJECT
+
+
+def _place(side: Side) -> str:
+    return "a container" if side.subject.image_digest else "the machine itself"
+
+
 def _environment(before: Side, after: Side) -> list[Change]:
+    facts = (before.subject.facts, after.subject.facts)
     pairs = (
+        ("place", _place(before), _place(after)),
         ("kernel", before.subject.kernel, after.subject.kernel),
         ("user", str(before.subject.uid), str(after.subject.uid)),
         ("machine", before.hostname, after.hostname),
         ("harness", before.harness_version, after.harness_version),
+        *(
+            (name.removeprefix(_FACT), *(_WORDS[bool(each[name])] for each in facts))
+            for name in facts[0]
+            if name.startswith(_FACT) and name in facts[1]
+        ),
     )
     return [
         Change(Cause.ENVIRONMENT, Direction.NEUTRAL, "", what, old, new)
@@ -195,8 +216,8 @@ def _inside(before: Side, after: Side, name: str, cause: Cause) -> list[Change]:
 
 #: What differs between two recordings of the same thing: times, counts of reads and bytes, pids.
 _VARYING = re.compile(r"-?\d+(\.\d+)? ms|\d+ bytes|\d+ read\(s\)|\d{4,}|/\S*/s[0-9a-f]{6,}")
-#: Rules whose observation is such a number and nothing else.
-_OF_NUMBERS = re.compile(r"= (pid|inode) of")
+#: Rules that leave open what is seen: such a number, or how a process ends that may end anyhow.
+_LEFT_OPEN = re.compile(r"= (pid|inode) of|^\S+ ends$")
 
 
 def _findings(old: Result, new: Result, cause: Cause) -> list[Change]:
@@ -205,7 +226,7 @@ def _findings(old: Result, new: Result, cause: Cause) -> list[Change]:
     changes = []
     for finding in new.findings:
         was = olds.get(finding.rule)
-        if was is None or _OF_NUMBERS.search(finding.expected):
+        if was is None or _LEFT_OPEN.search(finding.expected):
             continue
         then, now = (_VARYING.sub("N", each.observed) for each in (was, finding))
         if then != now:

@@ -84,6 +84,45 @@ def test_what_only_one_side_has_is_a_change_of_the_suite_and_is_not_compared() -
     )
 
 
+def subject(spec: str = "host", sha256: str = "", **more: Any) -> Subject:
+    return Subject(spec, "0.8.0", "/bwrap", sha256, "6.18", 1000, **more)
+
+
+@pytest.mark.parametrize(
+    ("shas", "cause"),
+    [
+        (("a", "b"), Cause.SUBJECT),
+        (("a", "a"), Cause.ENVIRONMENT),
+        (("", ""), Cause.SUBJECT),
+    ],
+)
+def test_the_same_binary_is_not_what_changed(shas: tuple[str, str], cause: Cause) -> None:
+    sides = [
+        side(sha, result(observed=seen), subject=subject(sha256=sha))
+        for sha, seen in zip(shas, ("it exited 7", "it exited 8"), strict=True)
+    ]
+    assert [change.cause for change in compare(*sides).changes] == [cause]
+
+
+def test_what_doctor_found_otherwise_and_where_are_changes_of_the_environment() -> None:
+    here = subject(facts={"doctor.tun": True, "doctor.pidfd": True, "uid": 1, "doctor.gone": True})
+    there = subject("image:x", image_digest="d", facts={"doctor.tun": False, "doctor.pidfd": True})
+    compared = compare(side("a", result(), subject=here), side("b", result(), subject=there))
+    assert [(c.cause, c.what, c.before, c.after) for c in compared.changes] == [
+        (Cause.ENVIRONMENT, "place", "the machine itself", "a container"),
+        (Cause.ENVIRONMENT, "tun", "works", "does not work"),
+    ]
+
+
+def test_how_a_process_ends_that_may_end_anyhow_is_no_change() -> None:
+    sides = [
+        side(seen, Result("a.b", "x", Status.PASS, findings=(Finding("exit", Held.YES, *told),)))
+        for seen in ("it exited 0", "it was killed by SIGKILL")
+        for told in [("net ends", seen)]
+    ]
+    assert compare(*sides).changes == ()
+
+
 def test_another_kernel_is_told_as_a_change_of_the_environment() -> None:
     compared = compare(side("a", result()), side("b", result(), kernel="6.19"))
     assert compared.changes == (

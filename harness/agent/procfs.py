@@ -487,11 +487,21 @@ def signal_name(number: int) -> str:
 
 # Made once: the enum's lookup costs more than the reading of the file that it is used for.
 _SIGNAL_NAMES = tuple(map(signal_name, range(1, 129)))
+_LAST_STANDARD = 31
 
 
 def signal_names(mask: int) -> frozenset[str]:
-    """Name the signals of a bit mask whose lowest bit is signal 1."""
-    return frozenset(_SIGNAL_NAMES[bit] for bit in range(mask.bit_length()) if mask >> bit & 1)
+    """Name the signals of a bit mask whose lowest bit is signal 1.
+
+    Without those that the C library keeps to itself (signal(7), "Real-time signals"): no program
+    can say what becomes of them, and who ignores them depends on the library alone, some of which
+    leave them ignored in whatever posix_spawn(3) starts.
+    """
+    return frozenset(
+        _SIGNAL_NAMES[bit]
+        for bit in range(mask.bit_length())
+        if mask >> bit & 1 and not _LAST_STANDARD <= bit < signal.SIGRTMIN - 1
+    )
 
 
 def parse_status(data: bytes) -> Status | None:

@@ -26,7 +26,9 @@ def judge_locks(rule: ExpectLocks, case: Case) -> Judgement:
     if event is None:
         return undecided(expected, f"the probe {rule.at} was not made")
     found: list[dict[str, Any]] = event.data["locks"]
-    seen = ", ".join(f"{lock['type']} by {lock['member']} ({lock['api']})" for lock in found)
+    # Sorted: /proc/locks has them in no order that means anything.
+    each = sorted(f"{lock['type']} by {lock['member']} ({lock['api']})" for lock in found)
+    seen = ", ".join(each)
     holds = sorted(lock["type"] for lock in found) == wanted and (
         rule.by is None or all(lock["member"] == rule.by for lock in found)
     )
