@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from harness.judges.rates import fisher_exact, wilson
 from harness.model.change import Cause, Change, Comparison, Direction
-from harness.model.verdict import Interval, Result, Status, Subject
+from harness.model.verdict import Result, Status, Subject
 
-#: Below this the two rates of one rule, or two shares of one statement, count as different.
+#: The chance that a whole comparison calls anything different that is not, of what wavers.
 SIGNIFICANT = 0.01
 #: So often must each side have been recorded before the order of two of its events is compared:
 #: what was seen once may come the other way next time.
@@ -58,6 +58,28 @@ _WORDS = {True: "works", False: "does not work"}
 _ORDER = (Direction.REGRESSION, Direction.LOST, Direction.IMPROVEMENT, Direction.NEUTRAL)
 
 
+@dataclass(slots=True)
+class _Chance:
+    """How often chance was asked, since whoever asks a hundred times is told yes once (Bonferroni).
+
+    A question whose answer is clear beforehand, as nothing was ever otherwise, does not count
+    (Tarone 1990).
+    """
+
+    questions: int = 0
+
+    def of(self, hits_a: int, n_a: int, hits_b: int, n_b: int) -> float:
+        """The p-value of two shares being so different."""
+        if 0 < hits_a + hits_b < n_a + n_b:
+            self.questions += 1
+        return fisher_exact(hits_a, n_a, hits_b, n_b)
+
+    def explains(self, change: Change) -> bool:
+        """Whether a change may be chance after all that was asked."""
+        limit = SIGNIFICANT / max(1, self.questions)
+        return change.p_value is not None and change.p_value >= limit
+
+
 def compare(before: Side, after: Side) -> Comparison:
     """What changed from one side to the other."""
     common = [name for name in before.results if name in after.results]
@@ -65,8 +87,10 @@ def compare(before: Side, after: Side) -> Comparison:
     if refusal:
         return Comparison(before.label, after.label, 0, (), refusal)
     changes = [*_environment(before, after), *_suite(before, after)]
+    chance = _Chance()
     for name in common:
-        changes += _scenario(before, after, name, _cause(before, after, name))
+        changes += _scenario(before, after, name, _cause(before, after, name), chance)
+    changes = [change for change in changes if not chance.explains(change)]
     changes.sort(key=lambda change: (_ORDER.index(change.direction), change.scenario))
     return Comparison(before.label, after.label, len(common), tuple(changes))
 
@@ -142,7 +166,7 @@ def _suite(before: Side, after: Side) -> list[Change]:
     return changes
 
 
-def _scenario(before: Side, after: Side, name: str, cause: Cause) -> list[Change]:
+def _scenario(before: Side, after: Side, name: str, cause: Cause, chance: _Chance) -> list[Change]:
     old, new = before.results[name], after.results[name]
     if old.status is not new.status:
         return [
@@ -154,11 +178,11 @@ def _scenario(before: Side, after: Side, name: str, cause: Cause) -> list[Change
                 _verdict(old),
                 _verdict(new),
             ),
-            *_inside(before, after, name, cause),
+            *_inside(before, after, name, cause, chance),
         ]
     if _RANK[old.status] is None:
         return []
-    return [*_rates(old, new, cause), *_inside(before, after, name, cause)]
+    return [*_rates(old, new, cause, chance), *_inside(before, after, name, cause, chance)]
 
 
 def _direction(old: Status, new: Status) -> Direction:
@@ -174,22 +198,21 @@ def _verdict(result: Result) -> str:
     return f"{result.status}: {result.message}" if result.message else str(result.status)
 
 
-def _rates(old: Result, new: Result, cause: Cause) -> list[Change]:
+def _rates(old: Result, new: Result, cause: Cause, chance: _Chance) -> list[Change]:
     changes = []
     olds = {rate.rule: rate.failures for rate in old.rates}
     for rate in new.rates:
         a, b = olds.get(rate.rule), rate.failures
         if a is None or not a.n or not b.n:
             continue
-        p_value = fisher_exact(a.hits, a.n, b.hits, b.n)
-        if p_value < SIGNIFICANT:
-            worse = Direction.REGRESSION if b.rate > a.rate else Direction.IMPROVEMENT
-            what = f"rate of failures of {rate.rule}"
-            changes.append(Change(cause, worse, old.id, what, str(a), str(b), p_value))
+        p_value = chance.of(a.hits, a.n, b.hits, b.n)
+        worse = Direction.REGRESSION if b.rate > a.rate else Direction.IMPROVEMENT
+        what = f"rate of failures of {rate.rule}"
+        changes.append(Change(cause, worse, old.id, what, str(a), str(b), p_value))
     return changes
 
 
-def _inside(before: Side, after: Side, name: str, cause: Cause) -> list[Change]:
+def _inside(before: Side, after: Side, name: str, cause: Cause, chance: _Chance) -> list[Change]:
     """What lies inside the verdict.
 
     A scenario that was recorded once says only what its rules looked at: whatever else one
@@ -198,19 +221,19 @@ def _inside(before: Side, after: Side, name: str, cause: Cause) -> list[Change]:
     old, new = before.results[name], after.results[name]
     if min(old.repeats, new.repeats) < ORDER_REPEATS:
         return _findings(old, new, cause)
-    changes = []
-    olds, news = before.statements.get(name, {}), after.statements.get(name, {})
-    for what in sorted(set(olds) | set(news)):
-        change = _statement(name, what, olds.get(what), news.get(what), cause, before, after)
-        if change is not None:
-            changes.append(change)
+    changes: list[Change] = []
+    sides = [(side.statements.get(name, {}), side) for side in (before, after)]
+    for what in sorted({what for each, _ in sides for what in each}):
+        was, now = (_with_absent(each.get(what), _recorded(side, name)) for each, side in sides)
+        changes += _shares(name, what, was, now, cause, chance)
     old_orders, new_orders = before.orders.get(name, {}), after.orders.get(name, {})
     for pair in sorted(set(old_orders) & set(new_orders)):
-        orders = _always(old_orders[pair]), _always(new_orders[pair])
-        if set(orders) == {"before", "after"}:
+        was, now = old_orders[pair], new_orders[pair]
+        if {_always(was), _always(now)} == {"before", "after"}:
             first, _, second = pair.partition(", ")
-            was, is_now = (f"{first} {order} {second}" for order in orders)
-            changes.append(Change(cause, Direction.NEUTRAL, name, "order", was, is_now))
+            then, since = (f"{first} {_always(each)} {second}" for each in (was, now))
+            p_value = chance.of(was["before"], was.total(), now["before"], now.total())
+            changes.append(Change(cause, Direction.NEUTRAL, name, "order", then, since, p_value))
     return changes
 
 
@@ -238,33 +261,25 @@ def _findings(old: Result, new: Result, cause: Cause) -> list[Change]:
 
 def _always(values: Counter[str]) -> str | None:
     """The one value that was seen in every repeat, or None."""
-    return next(iter(values)) if len(values) == 1 else None
+    seen = [value for value, count in values.items() if count]
+    return seen[0] if len(seen) == 1 else None
 
 
-def _statement(
-    name: str,
-    what: str,
-    old: Counter[str] | None,
-    new: Counter[str] | None,
-    cause: Cause,
-    before: Side,
-    after: Side,
-) -> Change | None:
-    n_old, n_new = _recorded(before, name), _recorded(after, name)
-    olds = _with_absent(old, n_old)
-    news = _with_absent(new, n_new)
-    a, b = _always(olds), _always(news)
-    if a is not None and b is not None:
-        if a == b:
-            return None
-        return Change(cause, Direction.NEUTRAL, name, what, a, b)
-    # It differs between repeats of one side: only a difference that chance does not explain counts.
-    for value in sorted(set(olds) | set(news)):
-        p_value = fisher_exact(olds[value], n_old, news[value], n_new)
-        if p_value < SIGNIFICANT:
-            was, is_now = _share(value, olds, n_old), _share(value, news, n_new)
-            return Change(cause, Direction.NEUTRAL, name, what, was, is_now, p_value)
-    return None
+def _shares(
+    name: str, what: str, old: Counter[str], new: Counter[str], cause: Cause, chance: _Chance
+) -> Iterator[Change]:
+    """The values of a statement that were seen more or less often."""
+    if old == new:
+        return
+    values = sorted(set(old) | set(new))
+    # Of two values the share of one says all.
+    for value in values if len(values) > 2 else values[:1]:
+        a, b = wilson(old[value], old.total()), wilson(new[value], new.total())
+        then, since = _always(old), _always(new)
+        if then is None or since is None:
+            then, since = f"{value} in {a}", f"{value} in {b}"
+        p_value = chance.of(a.hits, a.n, b.hits, b.n)
+        yield Change(cause, Direction.NEUTRAL, name, what, then, since, p_value)
 
 
 def _recorded(side: Side, name: str) -> int:
@@ -276,8 +291,3 @@ def _with_absent(values: Counter[str] | None, n: int) -> Counter[str]:
     if full.total() < n:
         full["nothing"] += n - full.total()
     return full
-
-
-def _share(value: str, values: Counter[str], n: int) -> str:
-    interval: Interval = wilson(values[value], n)
-    return f"{value} in {interval}"

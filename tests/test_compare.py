@@ -209,6 +209,22 @@ def test_an_order_that_is_reversed_every_time_is_a_change() -> None:
     assert compare(recorded("a", "before"), recorded("b", "unknown")).changes == ()
 
 
+def test_who_asks_often_is_not_told_yes_by_chance() -> None:
+    # 8 of 12 against 1 of 12 is p = 0.0094: a change when it is all that wavers, none among ten.
+    def recorded(label: str, hits: int, others: int) -> Side:
+        statements = {"racy": Counter({"x": hits, "y": 12 - hits})}
+        for number in range(others):
+            statements[f"other {number}"] = Counter({"x": 6 + (label == "a"), "y": 6})
+        statements |= {f"steady {n}": Counter({"x": 12}) for n in range(50)}
+        return side(label, result(repeats=12), statements={"a.b": statements})
+
+    (change,) = compare(recorded("a", 8, 0), recorded("b", 1, 0)).changes
+    assert (change.what, round(change.p_value or 1, 4)) == ("racy", 0.0094)
+    assert compare(recorded("a", 8, 9), recorded("b", 1, 9)).changes == ()
+    (change,) = compare(recorded("a", 12, 9), recorded("b", 0, 9)).changes
+    assert (change.what, change.before, change.after) == ("racy", "x", "y")
+
+
 @pytest.mark.parametrize(
     ("table", "p_value"),
     [
