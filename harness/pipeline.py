@@ -225,21 +225,27 @@ class Run:
     def _recordings(self, agent: Agent, job: Job, path: Path) -> Iterator[tuple[int, Timeline]]:
         """Every recording of a job; the next one is made while the caller judges the last."""
         repeats = self._repeats(job.loaded.scenario)
+        options = self.options
         if repeats == 1:
-            yield 0, self._record_once(agent, job, 0, path)
+            yield 0, record_once(agent, job, 0, path, options)
             return
         with ThreadPoolExecutor(max_workers=1) as ahead:
-            following = ahead.submit(self._record_once, agent, job, 0, path)
+            following = ahead.submit(record_once, agent, job, 0, path, options)
             for repeat in range(repeats):
                 timeline = following.result()
                 if repeat + 1 < repeats:
-                    following = ahead.submit(self._record_once, agent, job, repeat + 1, path)
+                    following = ahead.submit(record_once, agent, job, repeat + 1, path, options)
                 yield repeat, timeline
 
-    def _record_once(self, agent: Agent, job: Job, repeat: int, path: Path) -> Timeline:
-        plan = make_plan(job, repeat, self.options)
-        lines = agent.record(plan, path, timeout_s=self.options.timeout_s)
-        return next(iter(read_timelines(lines)), Timeline([]))
+
+def record_once(agent: Agent, job: Job, repeat: int, path: Path, options: Options) -> Timeline:
+    """Record a job one time more; the recording is appended to ``path``.
+
+    RecordingLost when the agent is gone, Interrupted when the run was told to stop.
+    """
+    plan = make_plan(job, repeat, options)
+    lines = agent.record(plan, path, timeout_s=options.timeout_s)
+    return next(iter(read_timelines(lines)), Timeline([]))
 
 
 @dataclass(slots=True)

@@ -34,6 +34,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.judges": ("harness.model",),
     "harness.compare": ("harness.model", "harness.judges.rates"),
     "harness.signature": ("harness.model",),
+    "harness.bisect": ("harness.model", "harness.judges.rates"),
+    "harness.measuring": (
+        *("harness.judges", "harness.model", "harness.pipeline", "harness.store"),
+    ),
     "harness.recorded": (  # a stored run as a side of a comparison
         *("harness.compare", "harness.errors", "harness.model", "harness.pipeline"),
         *("harness.signature", "harness.store"),
@@ -75,7 +79,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "harness.pipeline",
         "harness.subjects",
     ),
-    "harness.repro": ("harness.agent", "harness.errors", "harness.loader", "harness.model"),
+    "harness.repro": ("harness.errors", "harness.loader", "harness.model"),
     # ``harness`` itself: the folder beside it is where a checkout keeps its definitions.
     "harness.images": ("harness", "harness.backends", "harness.errors", "harness.model"),
     "harness.cli": ("*",),
@@ -84,7 +88,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 PURE = (
     *("harness.model", "harness.judges", "harness.compare", "harness.reporters"),
     *("harness.needs", "harness.selection", "harness.doctor", "harness.explain", "harness.errors"),
-    "harness.signature",
+    *("harness.signature", "harness.bisect", "harness.repro"),
 )
 OPERATING_SYSTEM = {
     *("os", "subprocess", "time", "socket", "pathlib", "shutil", "signal", "select", "selectors"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 
 from harness.cli.voice import ReaderGone, answer, style_for, tell
 from harness.errors import ExitCode, ReportNotWritten, UsageError
+from harness.model.timeline import Timeline
 from harness.model.verdict import RunRecord, Status
 from harness.pipeline import is_unloadable, shown_timelines, store_results
 from harness.reporters import github, html, jsonreport, junit, tap, terminal
@@ -55,15 +57,7 @@ def deliver(
     ``keep``: also into the run's own folder.
     """
     timelines = shown_timelines(folder, record)
-    written: dict[str, str] = {}
-    try:
-        if keep:
-            store_results(folder, record)
-            for name, render in REPORTS.items():
-                written[name] = str(folder.write(name, render(record, timelines)))
-    except ReportNotWritten as fault:
-        tell(f"harness: {fault}")
-        codes.append(ExitCode.INCOMPLETE)
+    written = write_own_reports(folder, record, timelines, codes) if keep else {}
     for name, render_text in OUTPUTS.items():
         target = getattr(arguments, name)
         if target is not None:
@@ -80,6 +74,24 @@ def deliver(
             block = terminal.failure_block(result, timeline, style, contract=record.contract)
             tell(block)
     tell(terminal.summary(record, style, reports=written))
+
+
+def write_own_reports(
+    folder: RunFolder,
+    record: RunRecord,
+    timelines: Mapping[tuple[str, str], Timeline],
+    codes: list[ExitCode],
+) -> dict[str, str]:
+    """Write results and reports into the run's own folder; where they are, by name."""
+    written: dict[str, str] = {}
+    try:
+        store_results(folder, record)
+        for name, render in REPORTS.items():
+            written[name] = str(folder.write(name, render(record, timelines)))
+    except ReportNotWritten as fault:
+        tell(f"harness: {fault}")
+        codes.append(ExitCode.INCOMPLETE)
+    return written
 
 
 def _put(target: str, text: str, codes: list[ExitCode], *, append: bool = False) -> None:

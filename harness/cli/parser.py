@@ -57,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
             )
         _add_outputs(again)
     _add_compare(verbs)
+    _add_bisect(verbs)
     doctor = _verb(
         verbs,
         "doctor",
@@ -87,18 +88,10 @@ def _add_run(verbs: Any) -> None:
     _add_filters(run)
     _add_outputs(run)
     more = run.add_argument
-    more(
-        "--subject",
-        action="append",
-        metavar="SPEC",
-        help="bundled, host, path:FILE or image:NAME; repeatable",
-    )
-    more("--user", help="the user that supervisors run as (default: an unprivileged one)")
+    _add_subjects(run, "bundled, host, path:FILE or image:NAME; repeatable")
     more("-j", "--jobs", type=_positive, default=1, metavar="N", help="so many at once")
     more("-x", "--fail-fast", action="store_true", help="stop at the first unexpected result")
     more("--repeat", type=_positive, metavar="N", help="record each scenario N times")
-    more("--timeout", type=_seconds, metavar="SECONDS", help="the limit for one recording")
-    more("--timeout-multiplier", type=_factor, default=1.0, metavar="X", help="stretch deadlines")
     more("--shuffle", action="store_true", help="run in random order")
     more("--seed", type=int, metavar="N", help="the seed of --shuffle")
     more("--allow-empty", action="store_true", help="an empty selection is no error")
@@ -125,6 +118,47 @@ def _add_compare(verbs: Any) -> None:
     _add_reports(compared)
     _add_format(compared)
     _add_color(compared)
+
+
+def _add_bisect(verbs: Any) -> None:
+    bisected = _verb(
+        verbs,
+        "bisect",
+        "say between which two of an ordered list of subjects a verdict flips",
+        "bisecting.bisect_subjects",
+    )
+    more = bisected.add_argument
+    more("id", help="the scenario's id")
+    more("paths", nargs="*", metavar="PATH", help="where to look (default scenarios)")
+    _add_subjects(
+        bisected, "in the order of time, at least two of bundled, host, path:FILE, image:NAME"
+    )
+    more(
+        "--error-rate",
+        type=_share,
+        default=0.01,
+        metavar="P",
+        help="how likely the answer may be wrong by chance (default 0.01)",
+    )
+    more(
+        "--max-repeats",
+        type=_positive,
+        default=1000,
+        metavar="N",
+        help="so many recordings of one subject are enough (default 1000)",
+    )
+    _add_reports(bisected)
+    _add_format(bisected)
+    _add_color(bisected)
+
+
+def _add_subjects(parser: argparse.ArgumentParser, help_text: str) -> None:
+    """Where scenarios are recorded, as whom, and for how long."""
+    more = parser.add_argument
+    more("--subject", action="append", metavar="SPEC", help=help_text)
+    more("--user", help="the user that supervisors run as (default: an unprivileged one)")
+    more("--timeout", type=_seconds, metavar="SECONDS", help="the limit for one recording")
+    more("--timeout-multiplier", type=_factor, default=1.0, metavar="X", help="stretch deadlines")
 
 
 def _add_images(verbs: Any) -> None:
@@ -211,6 +245,13 @@ def _factor(text: str) -> float:
     value = _number(text, float)
     if not 0 < value <= 1000:
         raise argparse.ArgumentTypeError(f"expected a factor above 0, at most 1000, got {text}")
+    return value
+
+
+def _share(text: str) -> float:
+    value = _number(text, float)
+    if not 0 < value < 0.5:
+        raise argparse.ArgumentTypeError(f"expected a share above 0 and below 0.5, got {text}")
     return value
 
 

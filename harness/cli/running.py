@@ -30,6 +30,7 @@ from harness.errors import (
     worst,
 )
 from harness.loader import Loaded, Problem
+from harness.model.scenario import Scenario
 from harness.needs import unmet_need
 from harness.pipeline import (
     Job,
@@ -99,28 +100,41 @@ def _record(
     problems: Sequence[Problem],
     specs: list[str],
 ) -> ExitCode:
-    tools = sorted({tool for each in chosen.scenarios for tool in each.scenario.needs.tools})
+    with ready_to_run(specs, arguments.user, [each.scenario for each in chosen.scenarios]) as (
+        targets,
+        switch,
+    ):
+        jobs = [Job(each, target) for target in targets for each in chosen.scenarios]
+        if arguments.require_env:
+            _refuse_skips(jobs)
+        return _record_jobs(arguments, options, chosen, loaded, problems, jobs, targets, switch)
+
+
+@contextmanager
+def ready_to_run(
+    specs: Sequence[str], user: str | None, scenarios: Sequence[Scenario]
+) -> Iterator[tuple[list[Target], StopSwitch]]:
+    """The subjects, found and identified, and the switch that ^C and SIGTERM throw meanwhile.
+
+    Interrupted when it was thrown before all were found.
+    """
     switch = StopSwitch()
     try:
         with _stopped_by_signals(switch), temporary_log() as log, ExitStack() as stack:
             try:
                 targets = open_targets(
                     specs,
-                    arguments.user,
-                    tools=tools,
-                    as_root=any(each.scenario.user == "root" for each in chosen.scenarios),
+                    user,
+                    tools=sorted({tool for each in scenarios for tool in each.needs.tools}),
+                    as_root=any(each.user == "root" for each in scenarios),
                     tell=tell,
                     stop_fd=switch.fd,
                     log=log,
                     stack=stack,
                 )
             except Interrupted:
-                tell("harness: interrupted before anything ran")
-                return ExitCode.INTERRUPTED
-            jobs = [Job(each, target) for target in targets for each in chosen.scenarios]
-            if arguments.require_env:
-                _refuse_skips(jobs)
-            return _record_jobs(arguments, options, chosen, loaded, problems, jobs, targets, switch)
+                raise Interrupted("interrupted before anything ran") from None
+            yield targets, switch
     finally:
         switch.close()
 
