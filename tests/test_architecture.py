@@ -79,7 +79,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "harness.pipeline",
         "harness.subjects",
     ),
-    "harness.repro": ("harness.errors", "harness.loader", "harness.model"),
+    "harness.repro": ("harness.errors", "harness.loader", "harness.model", "harness.supervise"),
     # ``harness`` itself: the folder beside it is where a checkout keeps its definitions.
     "harness.images": ("harness", "harness.backends", "harness.errors", "harness.model"),
     "harness.cli": ("*",),

@@ -1,0 +1,239 @@
+"""A scenario as one Python script: what it says about itself, its functions, its main."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+
+from harness.loader import LoadedScenario
+from harness.model.contract import Clause
+from harness.model.scenario import Expectation, Scenario
+from harness.repro.channels import lay_out, open_channels
+from harness.repro.check_snippets import CHECK, CHECK_OFTEN, CHECKING
+from harness.repro.checks import write_checks
+from harness.repro.condition import VERSION, VERSION_OF, condition_expression
+from harness.repro.main_text import MAIN, MAIN_REPEATED, PREPARE, START, TRY
+from harness.repro.needed import imports, needed
+from harness.repro.probes import take_census
+from harness.repro.proc_snippets import ASKING
+from harness.repro.seeing import Seeing
+from harness.repro.snippets import ACTING
+from harness.repro.source import WIDTH, Source, literal
+from harness.repro.steps import write_step
+from harness.repro.story import Story, needs_supervisor, refuse
+from harness.repro.surroundings import make_environment, make_files, start_helper
+
+#: Facts of harness doctor that a script finds out by asking bwrap for that namespace.
+_TRIED_FACTS = {"network-namespace": "--unshare-net", "cgroup-namespace": "--unshare-cgroup"}
+
+
+def write_script(
+    loaded: LoadedScenario, clauses: Mapping[str, Clause], *, bwrap: str = "bwrap", version: str
+) -> str:
+    """The text of a script that does what the scenario says and exits 1 if it finds the deviation.
+
+    ``bwrap`` is the program that it runs when none is given to it; ``version`` is the harness's.
+    UsageError when the scenario says what no script can, naming the step or rule.
+    """
+    story = tell(loaded.scenario, clauses)
+    is_repeated, seeing = story.scenario.repeat > 1, story.seeing()
+    forget = seeing.forget() + "    os.closerange(3, 256)\n"
+    start = START.format(bwrap=literal(bwrap))
+    attempt = _attempt(story.source)
+    end = [
+        prepare(story),
+        TRY.format(forget=forget if is_repeated else ""),
+        main(story.scenario),
+    ]
+    library = needed(_library(seeing, is_repeated=is_repeated), attempt, *end)
+    head = "#!/usr/bin/env python3\n" + docstring(story, version)
+    code = [start, attempt, *library, *end]
+    parts = [imports(*code), *code]
+    return head + "\n" + "\n\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _library(seeing: Seeing, *, is_repeated: bool) -> list[str]:
+    """Every support function there is, in the order of a script."""
+    checking = [CHECK_OFTEN if each is CHECK and is_repeated else each for each in CHECKING]
+    return [*seeing.library(), *ASKING, *ACTING, VERSION, VERSION_OF, *checking]
+
+
+def _attempt(body: Source) -> str:
+    lines = [" " * 4 + line if line.strip() else "" for line in body.lines]
+    head = [
+        "def attempt(scratch):",
+        '    """The scenario itself, in the folder scratch, which is the current one."""',
+    ]
+    return "\n".join([*head, *lines]) + "\n"
+
+
+def tell(scenario: Scenario, clauses: Mapping[str, Clause]) -> Story:
+    """The statements of one try of the scenario."""
+    if scenario.supervisor.kind == "reference":
+        raise refuse(
+            scenario,
+            "it is about the reference supervisor (supervisor: kind: reference), not bwrap",
+        )
+    story = Story(scenario, clauses)
+    story.checks = chosen_rules(scenario)
+    several = scenario.sandboxes is not None
+    for name, spec in scenario.named_sandboxes.items():
+        if spec.command.observe:
+            raise refuse(scenario, f"the command of {name} is the built-in one (observe)")
+        told = needs_supervisor(scenario) or spec.launched_by == "process"
+        prefix = f"{name}." if several else ""
+        story.boxes[name] = lay_out(story, name, prefix, spec, is_told=told)
+    _write_body(story)
+    return story
+
+
+def _write_body(story: Story) -> None:
+    source, scenario = story.source, story.scenario
+    make_files(story)
+    open_channels(story)
+    for name, helper in scenario.helpers.items():
+        start_helper(story, name, helper)
+    if story.seeing().markers:
+        source.add("watch_markers(scratch)")
+    make_environment(story)
+    for number, step in enumerate(scenario.all_steps, 1):
+        write_step(story, number, step)
+    if "census" not in story.probes:
+        take_census(story)
+    write_checks(story)
+    for box in story.boxes.values():
+        for pipe in box.channels.values():
+            if not pipe.is_declared and pipe.lane.endswith("stderr"):
+                lane = literal(pipe.lane)
+                with source.block(f"if text[{lane}]:"):
+                    source.add(f'print("on {pipe.lane}:", text[{lane}].rstrip())')
+
+
+def chosen_rules(scenario: Scenario) -> list[tuple[str, Expectation]]:
+    """The rules that become checks: those of the known deviations, or else all."""
+    known = {entry.rule for entry in scenario.known}
+    named = zip(scenario.rule_names(), scenario.expect, strict=True)
+    return [(name, rule) for name, rule in named if not known or name in known]
+
+
+# --- what it says about itself -------------------------------------------------------------------
+
+
+def docstring(story: Story, version: str) -> str:
+    """What the script is about, for whoever opens it."""
+    scenario = story.scenario
+    lines = [scenario.title + ".", ""]
+    if scenario.notes:
+        lines += [*_wrapped(scenario.notes), ""]
+    lines.append("Checked here:")
+    for name, rule in story.checks:
+        lines += _wrapped(f"{name}: {_clauses(story, rule)}", "  ")
+    if scenario.known:
+        left = len(scenario.expect) - len(story.checks)
+        lines += ["", "Known not to hold:"]
+        for entry in scenario.known:
+            fixed = f", fixed in {entry.fixed_in}" if entry.fixed_in else ""
+            seen = f" (seen: {entry.observed})" if entry.observed else ""
+            text = f"{entry.rule}, {entry.when}{fixed}: {entry.because}{seen}"
+            lines += [*_wrapped(text, "  "), f"    {entry.issue}"]
+        if left:
+            lines.append(
+                f"  ({left} more expectation(s) of the scenario hold, and are not checked.)"
+            )
+    lines += ["", *_legend(), *_usage(scenario), ""]
+    lines += [f"Written by bwrap-harness {version}:", f"  harness repro {scenario.id}"]
+    text = "\n".join(line.rstrip() for line in lines)
+    escaped = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    return f'"""{escaped}\n"""\n'
+
+
+def _clauses(story: Story, rule: Expectation) -> str:
+    found = []
+    for name in [rule.clause] if rule.clause else story.scenario.clauses:
+        clause = story.clauses.get(name)
+        found.append(f"{clause.sentence} ({clause.source})" if clause else name)
+    return " ".join(found)
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + ("  " if indent else ""),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _legend() -> Iterator[str]:
+    yield from _wrapped(
+        "monitor: the bwrap that is started; child: what it clones; reaper: the child, where it "
+        "stays as an init; command: what runs in the sandbox; descendant: anybody else below."
+    )
+    yield ""
+
+
+def _usage(scenario: Scenario) -> Iterator[str]:
+    if scenario.repeat > 1:
+        yield "Usage: python3 repro.py [BWRAP [TRIES]]"
+    else:
+        yield "Usage: python3 repro.py [BWRAP]"
+    what = "a deviation shows" if scenario.known else "something is otherwise"
+    yield f"Exit status: 0 all is as expected, 1 {what}, 2 it cannot be said (it says why)."
+
+
+# --- main ----------------------------------------------------------------------------------------
+
+
+def prepare(story: Story) -> str:
+    """The function that finds out whether the scenario can be tried here at all."""
+    scenario, extra = story.scenario, Source()
+    for tool in scenario.needs.tools:
+        with extra.block(f"if shutil.which({literal(tool)}) is None:"):
+            extra.add(f'raise Inconclusive("this needs the program {tool}")')
+    for device in scenario.needs.devices:
+        with extra.block(f"if not os.access({literal(device)}, os.R_OK | os.W_OK):"):
+            extra.add(f'raise Inconclusive("this needs access to {device}")')
+    if scenario.needs.bwrap is not None:
+        expression = condition_expression(story, scenario.needs.bwrap)
+        with extra.block(f"if not ({expression}):"):
+            extra.add(f'raise Inconclusive("this needs {scenario.needs.bwrap}")')
+    options = []
+    for fact in scenario.needs.facts:
+        if fact not in _TRIED_FACTS:
+            raise refuse(scenario, f"it needs {fact}, which only harness doctor finds out")
+        options.append(literal(_TRIED_FACTS[fact]))
+    is_root = scenario.user == "root" or scenario.needs.user == "root"
+    asks_version = any("VERSION" in line for line in (*extra.lines, *story.source.lines))
+    if asks_version:
+        extra.lines.insert(0, "VERSION = asked.stdout")
+    return PREPARE.format(
+        version=", VERSION" if asks_version else "",
+        identity=_AS_ROOT if is_root else _AS_NOBODY,
+        options="".join(f"{option}, " for option in options),
+        extra="\n".join("    " + line for line in extra.lines if line)
+        + ("\n" if any(extra.lines) else ""),
+    )
+
+
+_AS_ROOT = """\
+    if os.getuid() != 0:
+        raise Inconclusive("this is about what root sees: run it as root")
+"""
+_AS_NOBODY = """\
+    if os.getuid() == 0:  # root hides some of what bwrap does for everybody else
+        nobody = pwd.getpwnam("nobody")
+        os.setgroups([])
+        os.setgid(nobody.pw_gid)
+        os.setuid(nobody.pw_uid)
+        libc.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, or /proc/self would be root's now
+"""
+
+
+def main(scenario: Scenario) -> str:
+    """The main function: one try, or as many as the scenario asks for."""
+    if scenario.repeat == 1:
+        return MAIN
+    allowed = scenario.rate.at_most if scenario.rate is not None else 0.0
+    return MAIN_REPEATED.format(tries=scenario.repeat, allowed=allowed)
