@@ -42,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     told.add_argument("id", help="the scenario's id")
     told.add_argument("paths", nargs="*", metavar="PATH", help="where to look (default scenarios)")
     _add_color(told)
+    _add_repro(verbs)
     for name, what, body in (
         ("judge", "judge the recordings of a stored run again", "stored.judge"),
         ("report", "write the reports of a stored run again", "stored.report"),
@@ -97,6 +98,23 @@ def _add_run(verbs: Any) -> None:
     more("--allow-empty", action="store_true", help="an empty selection is no error")
     more("--require-env", action="store_true", help="what cannot run here ends the run (exit 4)")
     more("-n", "--dry-run", action="store_true", help="say what would run, and run nothing")
+
+
+def _add_repro(verbs: Any) -> None:
+    repro = _verb(
+        verbs,
+        "repro",
+        "write a scenario as a Python script that needs nothing but bwrap",
+        "telling.write_repro",
+    )
+    repro.add_argument("id", help="the scenario's id")
+    repro.add_argument("paths", nargs="*", metavar="PATH", help="where to look (default scenarios)")
+    repro.add_argument(
+        "--subject",
+        metavar="SPEC",
+        help="bundled, host or path:FILE: the bwrap that the script runs when none is given to it "
+        "(default: the one on PATH)",
+    )
 
 
 def _add_compare(verbs: Any) -> None:

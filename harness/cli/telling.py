@@ -1,4 +1,4 @@
-"""Commands that tell and change nothing: list, validate, explain, doctor, schema."""
+"""Commands that tell and change nothing: list, validate, explain, repro, doctor, schema."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import os
 import sys
 from typing import Any
 
+from harness import __version__
 from harness.cli.choosing import filters_of, load, no_such, tell_hidden
 from harness.cli.running import temporary_log
 from harness.cli.voice import answer, style_for, tell
 from harness.doctor import doctor_lines
-from harness.errors import ExitCode, NothingSelected, ScenarioFilesInvalid
+from harness.errors import ExitCode, NothingSelected, ScenarioFilesInvalid, UsageError
 from harness.explain import explain
 from harness.loader import LoadedScenario, json_schema
+from harness.repro import write_script
 from harness.selection import select
-from harness.subjects import LocalBackend, choose_identity
+from harness.subjects import IMAGE, LocalBackend, choose_identity, local_path
 
 
 def list_scenarios(arguments: argparse.Namespace) -> ExitCode:
@@ -66,6 +68,20 @@ def explain_scenario(arguments: argparse.Namespace) -> ExitCode:
             answer(explain(each, loaded.clauses))
             return ExitCode.AS_EXPECTED
     raise no_such(arguments.id, loaded, problems)
+
+
+def write_repro(arguments: argparse.Namespace) -> ExitCode:
+    loaded, problems, _wanted = load(arguments.paths or ["scenarios"])
+    found = next((each for each in loaded.scenarios if each.scenario.id == arguments.id), None)
+    if found is None:
+        raise no_such(arguments.id, loaded, problems)
+    if (arguments.subject or "").startswith(IMAGE):
+        raise UsageError(
+            "a script runs where bwrap is: copy it into the container and run it there"
+        )
+    bwrap = "bwrap" if arguments.subject is None else local_path(arguments.subject)
+    answer(write_script(found, loaded.clauses, bwrap=bwrap, version=__version__))
+    return ExitCode.AS_EXPECTED
 
 
 def tell_doctor(arguments: argparse.Namespace) -> ExitCode:
