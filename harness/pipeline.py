@@ -195,7 +195,8 @@ class Run:
         unmet = unmet_need(loaded.scenario, facts, target.environment)
         blank = blank_result(loaded, target.spec, self.options)
         if unmet is not None:
-            return skipped(blank, *unmet, must_work=self.options.must_work), None
+            must_work = self.options.must_work and not unmet.of_subject
+            return skipped(blank, unmet.reason, unmet.remedy, must_work=must_work), None
         name = self.folder.timeline_name(target.spec, loaded.scenario.id)
         tally = Tally(loaded.scenario, facts, (loaded.file, loaded.line))
         shown = _Shown()

@@ -44,7 +44,12 @@ def unmet(
             **members,
         }
     )
-    return unmet_need(scenario, facts, environment)
+    found = unmet_need(scenario, facts, environment)
+    if found is None:
+        return None
+    # The age of a bwrap, and that alone, is nothing that an environment could mend.
+    assert found.of_subject == ("it needs bwrap" in found.reason)
+    return found.reason, found.remedy
 
 
 MET: dict[str, dict[str, Any]] = {

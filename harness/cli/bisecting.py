@@ -58,7 +58,7 @@ def _is_fit(chosen: LoadedScenario, target: Target) -> bool:
     facts = facts_for(chosen.scenario, target.facts)
     unmet = unmet_need(chosen.scenario, facts, target.environment)
     if unmet is not None:
-        tell(f"{target.spec} is left out: {unmet[0]}: {unmet[1]}")
+        tell(f"{target.spec} is left out: {unmet.reason}: {unmet.remedy}")
     return unmet is None
 
 

@@ -199,9 +199,10 @@ def _refuse_skips(jobs: Sequence[Job]) -> None:
     for job in jobs:
         facts = facts_for(job.loaded.scenario, job.target.facts)
         unmet = unmet_need(job.loaded.scenario, facts, job.target.environment)
-        if unmet is not None:
+        if unmet is not None and not unmet.of_subject:
             raise EnvironmentUnfit(
-                f"{job.loaded.scenario.id} cannot run on {job.target.spec}: {unmet[0]}: {unmet[1]}"
+                f"{job.loaded.scenario.id} cannot run on {job.target.spec}: "
+                f"{unmet.reason}: {unmet.remedy}"
             )
 
 

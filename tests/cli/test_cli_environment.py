@@ -100,6 +100,17 @@ def test_what_is_missing_fails_where_everything_must_work(place: Place, kind: st
     assert [word for word in world.words if word not in told(ran)] == []
 
 
+@pytest.mark.parametrize("option", ["--require-env", "--quiet"])
+def test_what_this_bwrap_is_too_old_for_is_a_skip_also_where_everything_must_work(
+    place: Place, option: str
+) -> None:
+    newer = passes("b").replace("sandbox:", 'needs: {bwrap: "bwrap >= 99"}\nsandbox:', 1)
+    place.write("s.yaml", several(passes("a"), newer))
+    ran = place.run("run", "s.yaml", option, env={"HARNESS_MUST_WORK": "1"})
+    assert (place.results(), ran.code) == ({"good.a": "pass", "good.b": "skip"}, 0)
+    assert "it needs bwrap >= 99" in told(ran)
+
+
 @pytest.mark.parametrize("kind", WORLDS[::3])
 def test_what_is_missing_ends_a_run_that_requires_its_environment(place: Place, kind: str) -> None:
     world = World(place, kind)
