@@ -161,7 +161,11 @@ class OwnEngine:
 
 
 def harness(
-    arguments: Sequence[str], folder: Path, address: str, **environment: str
+    arguments: Sequence[str],
+    folder: Path,
+    address: str,
+    within_s: float = PATIENCE_S,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run the real ``harness`` in ``folder`` against an engine, to its end."""
     return subprocess.run(
@@ -171,7 +175,7 @@ def harness(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=within_s,
         check=False,
     )
 
