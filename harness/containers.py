@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from harness.backends.docker import Container, Engine
+from harness.backends.container import Container
+from harness.backends.docker import Engine
 from harness.errors import EnvironmentUnfit
 from harness.images import Catalogue, image_state, read_catalogue
 from harness.model.image import REPOSITORY, Built

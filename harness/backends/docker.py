@@ -19,47 +19,30 @@ import contextlib
 import io
 import os
 import tarfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import docker
 import docker.errors
 
-import harness
-from harness.backends.local import NO_ROOM_TO_WORK, UNFIT
-from harness.backends.stream import StreamAgent, Wire
-from harness.errors import EnvironmentUnfit, HarnessError, RecordingLost
-from harness.model.image import LABEL, LABEL_IMAGE, Built
+from harness.backends.cargo import AGENT_FOLDER, add_file, agent_archive
+from harness.backends.connection import ENGINE_FAULTS, innermost, let_go, open_wire
+from harness.backends.container import Container
+from harness.backends.ownership import LABEL_OWNER, is_abandoned, owner
+from harness.backends.stream import Wire
+from harness.errors import EnvironmentUnfit
+from harness.model.image import LABEL_IMAGE, Built
 
-#: Where the agent is put in a container.  Its own folder, so that ``-m`` finds nothing else there.
-AGENT_FOLDER = "/opt/bwrap-harness"
-#: What of the package an agent needs: standard library only, Python 3.9 (tests/test_architecture).
-AGENT_SOURCES = (
-    "__init__.py",
-    "agent/*.py",
-    "supervise/*.py",
-    "model/__init__.py",
-    "model/vocabulary.py",
-)
-#: ``-S`` as in ``local``; ``-P`` is not known before Python 3.11, and the folder is our own.
-AGENT_COMMAND = ("python3", "-S", "-u", "-m", "harness.agent", "relayed")
 #: The main process.  Orphans of agents that were killed fall to it: with SIGCHLD ignored the kernel
 #: reaps them (wait(2), "Notes"), and cat keeps that over exec.  It says when it is ready, since the
 #: device must be open to all before the first trial of it.
 MAIN_COMMAND = (
     "sh", "-c", "chmod 0666 /dev/net/tun 2>/dev/null; trap '' CHLD; echo ready; exec cat >/dev/null"
 )  # fmt: skip
-LABEL_OWNER = f"{LABEL}.owner"
 #: How long an engine may take over a container's start; it takes about 0.5 s.
 START_DEADLINE_S = 60.0
-#: How long a container may take to be gone after its stream was closed.
-_GONE_DEADLINE_S = 10.0
-#: What the SDK raises, and what it lets through when an engine is not there or goes away: all
-#: errors of the HTTP library below it are OSErrors.
-_ENGINE_FAULTS = (docker.errors.DockerException, OSError)
 
 
 class Engine:
@@ -80,7 +63,8 @@ class Engine:
         try:
             # A request may be as slow as the import of a whole root folder.
             client = docker.from_env(timeout=600)
-        except _ENGINE_FAULTS as fault:
+        except ENGINE_FAULTS as fault:
+            let_go(fault)
             raise EnvironmentUnfit(
                 f"no docker engine answers at {address}: {innermost(fault)}; start one, or let "
                 "DOCKER_HOST name one"
@@ -98,7 +82,7 @@ class Engine:
         except docker.errors.APIError as fault:
             said = fault.explanation or innermost(fault)
             raise EnvironmentUnfit(f"the engine would not {what}: {said}") from fault
-        except _ENGINE_FAULTS as fault:
+        except ENGINE_FAULTS as fault:
             raise EnvironmentUnfit(
                 f"the engine at {self.address} went away while it was to {what}: {innermost(fault)}"
             ) from fault
@@ -124,7 +108,7 @@ class Engine:
         """Build a Dockerfile that copies nothing; returns the image's id."""
         context = io.BytesIO()
         with tarfile.open(fileobj=context, mode="w") as tar:
-            _add(tar, "Dockerfile", dockerfile.encode())
+            add_file(tar, "Dockerfile", dockerfile.encode())
         with self._explained("build the image"):
             try:
                 # The engine's own network: some have no bridge, and no build needs to be reached.
@@ -175,7 +159,7 @@ class Engine:
 
     def remove_image(self, image: str) -> None:
         """Remove an image, unless something is made from it."""
-        with contextlib.suppress(*_ENGINE_FAULTS):
+        with contextlib.suppress(*ENGINE_FAULTS):
             self._api.remove_image(image)
 
     # --- containers ------------------------------------------------------------------------------
@@ -196,7 +180,7 @@ class Engine:
 
     def remove(self, container: str) -> None:
         """Remove a container, whatever it does; no matter if it is gone, or the engine."""
-        with contextlib.suppress(*_ENGINE_FAULTS):
+        with contextlib.suppress(*ENGINE_FAULTS):
             self._api.remove_container(container, force=True, v=True)
 
     def open_container(
@@ -234,7 +218,7 @@ class Engine:
 
     def _attach(self, container: str) -> Wire:
         wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-        return _wire(self._api.attach_socket(container, params=wanted))
+        return open_wire(self._api.attach_socket(container, params=wanted))
 
     def _wait_ready(self, name: str, wire: Wire, stop_fd: int) -> None:
         heard = b""
@@ -267,7 +251,7 @@ class Engine:
         made = self._api.exec_create(
             container, list(command), stdin=True, user="0", workdir=AGENT_FOLDER
         )
-        return made["Id"], _wire(self._api.exec_start(made["Id"], socket=True))
+        return made["Id"], open_wire(self._api.exec_start(made["Id"], socket=True))
 
     def exec_state(self, exec_id: str) -> dict[str, Any]:
         """What the engine knows of an exec; raises what the SDK raises."""
@@ -281,226 +265,3 @@ class Engine:
         except docker.errors.NotFound:
             return None
         return found
-
-
-class Container:
-    """A running container: a backend, which starts agents in it.  ``close`` it."""
-
-    def __init__(self, engine: Engine, name: str, container_id: str, wire: Wire) -> None:
-        self._engine = engine
-        self._name = name
-        self.id = container_id
-        self._wire = wire
-        self._lock = threading.Lock()
-        self._proved = False
-        self._spare: StreamAgent | None = None
-
-    def start_agent(self, *, stop_fd: int, log: IO[bytes]) -> StreamAgent:
-        """An agent in an exec of its own.  RecordingLost when the container or engine is gone."""
-        with self._lock:
-            spare, self._spare = self._spare, None
-        if spare is not None:
-            spare.log = log
-            return spare
-        try:
-            exec_id, wire = self._engine.open_exec(self.id, AGENT_COMMAND)
-        except _ENGINE_FAULTS as fault:
-            raise self._why_lost(None, innermost(fault)) from fault
-        return StreamAgent(
-            wire,
-            stop_fd=stop_fd,
-            log=log,
-            why_lost=lambda said: self._why_lost(exec_id, said),
-            has_ended=lambda limit_s: self._wait_ended(exec_id, limit_s),
-        )
-
-    def proved(self) -> None:
-        """An agent has answered here: from now on, one that cannot start was lost."""
-        self._proved = True
-
-    def keep(self, agent: StreamAgent) -> None:
-        """Keep an agent for the first worker that asks for one: its start takes a while."""
-        self._spare = agent
-
-    def look_up(self, user: str) -> tuple[int, int]:
-        """The uid and gid of a user of the image, by name or number: passwd(5).
-
-        EnvironmentUnfit when there is none of that name; a number needs no entry.
-        """
-        for line in self._engine.read_file(self.id, "/etc/passwd").decode().splitlines():
-            fields = line.split(":")
-            if len(fields) > 3 and user in (fields[0], fields[2]):
-                return int(fields[2]), int(fields[3])
-        if not user.isdecimal():
-            raise EnvironmentUnfit(f"there is no user {user} in image:{self._name}")
-        return int(user), int(user)
-
-    def close(self) -> None:
-        """End the container: its stdin hangs up, and the engine removes it."""
-        if self._spare is not None:
-            self._spare.close()
-        self._wire.hang_up()
-        deadline = time.monotonic() + _GONE_DEADLINE_S
-        with contextlib.suppress(TimeoutError):
-            while self._wire.read(deadline) is not None:
-                pass  # the end of its output comes with its own
-        self._wire.close()
-        self._engine.remove(self.id)
-
-    def _wait_ended(self, exec_id: str, limit_s: float) -> bool:
-        """Whether an exec's process is gone; its streams have ended, so it is about to be."""
-        deadline = time.monotonic() + limit_s
-        with contextlib.suppress(*_ENGINE_FAULTS):
-            while self._engine.exec_state(exec_id)["Running"]:
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(0.01)  # the API has nothing to wait on
-        return True
-
-    def _why_lost(self, exec_id: str | None, said: str) -> HarnessError:
-        """What became of an agent whose stream has ended."""
-        image = f"image:{self._name}"
-        try:
-            state = self._engine.container_state(self.id)
-            if exec_id is not None:
-                self._wait_ended(exec_id, 1.0)
-            status = None if exec_id is None else self._engine.exec_state(exec_id).get("ExitCode")
-        except docker.errors.NotFound:
-            status = None
-        except _ENGINE_FAULTS:
-            return RecordingLost(
-                f"the docker engine at {self._engine.address} went away: what {image} had recorded "
-                "is kept; start the engine and run it again"
-            )
-        quoted = f"; it said:\n{said}" if said else ""
-        if state is None or not state.get("Running"):
-            killed = " for want of memory" if state and state.get("OOMKilled") else ""
-            return RecordingLost(f"the container of {image} has ended{killed}{quoted}")
-        if not self._proved:
-            return self._unfit(image, status, said)
-        if status == UNFIT:
-            return EnvironmentUnfit(f"{image}: {said}; {NO_ROOM_TO_WORK}")
-        return RecordingLost(f"the agent in {image} has ended with status {status}{quoted}")
-
-    def _unfit(self, image: str, status: int | None, said: str) -> EnvironmentUnfit:
-        """Why no agent ever ran here: nearly always its interpreter."""
-        last = said.splitlines()[-1] if said else "it said nothing"
-        if status in (126, 127) or "executable file not found" in said:
-            return EnvironmentUnfit(
-                f"{image} has no python3, which the recorder runs on: add the package python3 to "
-                "the image"
-            )
-        if "ModuleNotFoundError" in said or "No module named" in said:
-            return EnvironmentUnfit(
-                f"the python3 of {image} lacks a part of the standard library ({last}): install "
-                "python3, not python3-minimal"
-            )
-        return EnvironmentUnfit(f"the recorder cannot run in {image} (status {status}): {last}")
-
-
-# --- who owns a container ------------------------------------------------------------------------
-
-
-def owner() -> str:
-    """This process, so that no other is ever taken for it: where it is, its pid, its start."""
-    return f"{_machine()} {os.getpid()} {_started(os.getpid())}"
-
-
-def is_abandoned(label: str, state: str) -> bool:
-    """Whether the owner of a container is gone for certain, or the container itself has ended."""
-    if state in ("exited", "dead"):
-        return True
-    machine, _, process = label.rpartition(" ")[0].rpartition(" ")
-    started = label.rpartition(" ")[2]
-    if machine != _machine() or not process.isdecimal():
-        return False
-    return _started(int(process)) != started
-
-
-def _machine() -> str:
-    """This boot of this machine, and this pid namespace: where our pids mean something."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
-
-
-def _started(pid: int) -> str:
-    """When a process started, in ticks since boot (proc(5), stat 22); empty when there is none."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return ""
-    return text.rpartition(")")[2].split()[19]
-
-
-# --- what goes over the connection ---------------------------------------------------------------
-
-
-def agent_archive() -> bytes:
-    """The agent's sources as a tar that is unpacked at the root; readable for every user."""
-    package = Path(harness.__file__).parent
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for pattern in AGENT_SOURCES:
-            for path in sorted(package.glob(pattern)):
-                name = f"{AGENT_FOLDER}/harness/{path.relative_to(package)}".lstrip("/")
-                _add(tar, name, path.read_bytes())
-    return packed.getvalue()
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = len(data), 0o644, int(time.time())
-    tar.addfile(entry, io.BytesIO(data))
-
-
-def _wire(raw: Any) -> Wire:
-    """The connection below what the SDK gives for ``socket=True``.
-
-    The SDK reads the answer's header through a buffer, and gives the stream below it: what came
-    right behind the header (a process that fails at once) is still in there.
-    """
-    connection = getattr(raw, "_sock", raw)
-    early = b""
-    response = getattr(raw, "_response", None)
-    buffer = getattr(getattr(getattr(response, "raw", None), "_fp", None), "fp", None)
-    if isinstance(buffer, io.BufferedReader):
-        connection.settimeout(0)
-        with contextlib.suppress(OSError, ValueError):
-            early = buffer.peek()
-    return Wire(_Held(connection, raw, response), early=early)
-
-
-class _Held:
-    """A connection, with what closes it when it is collected, and must be closed with it."""
-
-    def __init__(self, connection: Any, *holders: Any) -> None:
-        self._connection = connection
-        self._holders = holders
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-    def close(self) -> None:
-        """Close all of it, the connection last."""
-        for each in (*self._holders, self._connection):
-            closing: Callable[[], None] | None = getattr(each, "close", None)
-            if closing is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    closing()
-
-
-def innermost(fault: BaseException) -> str:
-    """The words of whatever is below: libraries wrap a refused connection three times."""
-    seen: BaseException = fault
-    while (below := _below(seen)) is not None:
-        seen = below
-    if isinstance(seen, OSError) and seen.strerror:
-        return seen.strerror
-    return str(seen).strip() or type(seen).__name__
-
-
-def _below(fault: BaseException) -> BaseException | None:
-    for arg in (*fault.args, getattr(fault, "reason", None), fault.__cause__):
-        if isinstance(arg, BaseException):
-            return arg
-    return None

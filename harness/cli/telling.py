@@ -102,7 +102,9 @@ def tell_doctor(arguments: argparse.Namespace) -> ExitCode:
         answer(json.dumps({"uid": identity.uid, "facts": list(facts.values())}, indent=1) + "\n")
     else:
         answer(doctor_lines(facts, identity.uid, style_for(arguments, sys.stdout)))
-    fit = all(facts[name]["ok"] for name in ("user-namespaces", "mount-namespace") if name in facts)
+    # AppArmor may allow a user namespace and then refuse its maps, as Ubuntu 24.04 does.
+    needed = ("user-namespaces", "id-maps", "mount-namespace")
+    fit = all(facts[name]["ok"] for name in needed if name in facts)
     return ExitCode.AS_EXPECTED if fit else ExitCode.ENVIRONMENT_UNFIT
 
 

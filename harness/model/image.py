@@ -1,7 +1,7 @@
 """What a test image is, as data: its definition, its Dockerfile, its labels, its profile.
 
 Pure: ``containers/`` holds the files, ``harness.images`` reads them and has images built, and
-``harness.backends.docker`` is who talks to an engine.  Adding an image is adding one small file.
+``harness.backends.docker`` is what talks to an engine.  Adding an image is adding one small file.
 """
 
 from __future__ import annotations

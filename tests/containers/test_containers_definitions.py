@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from engine_place import CHECKOUT
 
-from harness.backends.docker import agent_archive, is_abandoned, owner
+from harness.backends.cargo import agent_archive
+from harness.backends.ownership import is_abandoned, owner
 from harness.errors import EnvironmentUnfit, UsageError
 from harness.images import bootstrap_command, read_catalogue
 from harness.model.image import (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,7 +21,8 @@ from typing import IO, Any
 import pytest
 from engine_place import CHECKOUT, HARNESS, OwnEngine, harness, surroundings
 
-from harness.backends.docker import LABEL_OWNER, Engine
+from harness.backends.docker import Engine
+from harness.backends.ownership import LABEL_OWNER
 from harness.containers import Containers
 from harness.errors import EnvironmentUnfit
 from harness.images import default_cache, read_catalogue
@@ -389,6 +393,28 @@ def test_no_engine_is_one_message_and_exit_4(place: Path, command: list[str]) ->
     assert done.returncode == 4
     assert len(done.stderr.splitlines()) == 1
     assert "DOCKER_HOST" in done.stderr
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["nobody there", "hangs up"])
+def test_an_engine_that_does_not_answer_leaves_no_connection_open(
+    place: Path, is_there: bool
+) -> None:
+    with socket.socket(socket.AF_UNIX) as deaf, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", f"unix://{place}/deaf.sock")
+        hanging_up = threading.Thread(target=lambda: deaf.accept()[0].close())
+        if is_there:
+            deaf.bind(str(place / "deaf.sock"))
+            deaf.listen()
+            hanging_up.start()
+        gc.disable()  # whether it ran by chance must not decide
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(EnvironmentUnfit, match="DOCKER_HOST"):
+            Engine.connect()
+        after = len(os.listdir("/proc/self/fd"))
+        gc.enable()
+        if is_there:
+            hanging_up.join()
+    assert after == before
 
 
 def without(engine: OwnEngine, name: str, command: str) -> None:

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from engine_place import CHECKOUT, OwnEngine, harness
 
+#: The first test waits for four images and five runs of the suite.
+pytestmark = pytest.mark.timeout(1800)
+
 IMAGES = {
     "image:debian-bullseye": "0.4.1",
     "image:debian-bookworm": "0.8.0",
