@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.model.scenario import Expectation, ExpectObjects
 from harness.repro.check import check, wanted
+from harness.repro.observing import said, stdout_of
 from harness.repro.probes import variable
 from harness.repro.source import literal
 from harness.repro.story import Story, refuse
@@ -62,7 +63,7 @@ def text_check(story: Story, name: str, rule: Expectation) -> None:
         expected = f"the lines {what.lines}"
     elif what.at_least_bytes is not None:
         holds = f"len(text[{channel}].encode()) >= {what.at_least_bytes}"
-        seen = f'f"{{len(text[{channel}].encode())}} bytes"'
+        seen = f"str(len(text[{channel}].encode()))"
         expected = f"at least {what.at_least_bytes} bytes"
     else:
         holds = f"{'not ' if what.empty else ''}text[{channel}]"
@@ -106,13 +107,15 @@ def field_check(story: Story, name: str, rule: Expectation) -> None:
         check(story, name, f"value == {pid}", expected, f'f"{{value}}, its pid is {{{pid}}}"')
     else:
         probe, _, kind = (what.inode_of or "").rpartition(".")
-        if story.probes.get(probe) != "namespaces":
-            raise refuse(story.scenario, observed_reason(name))
-        inode = variable(probe, f"namespaces.{kind}")
+        if probe == "observed":
+            found = story.box_of(
+                what.on.rpartition(".")[0] + ".monitor" if "." in what.on else "monitor"
+            )
+            assert found is not None
+            inode = said(literal(stdout_of(story, found[0]).lane), f"namespaces.{kind}")
+        elif story.probes.get(probe) == "namespaces":
+            inode = variable(probe, f"namespaces.{kind}")
+        else:
+            raise refuse(story.scenario, f"rule {name} is about {probe}, which nothing looked at")
         expected = f"{about} is the inode of that namespace"
         source.call("check_same(", [literal(name), literal(expected), "value", inode])
-
-
-def observed_reason(name: str) -> str:
-    """Why a rule about the view from inside has no check."""
-    return f"rule {name} is about what the built-in command observes from inside"

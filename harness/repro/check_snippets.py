@@ -32,6 +32,31 @@ def check_exit(rule, name, wanted, how):
     check(rule, None if how == "it ended" else how == wanted, f"{name}: {wanted}", how)
 '''
 
+SAID = '''\
+def said(name, word):
+    """What the command said after this word, once or often; None if it did not."""
+    word += " "
+    found = [line[len(word) :] for line in lines(name) if line.startswith(word)]
+    return found or None
+'''
+
+SAID_NUMBER = '''\
+def said_number(name, word, base=10, index=-1):
+    """A number in the line that the command began with this word; None if there is none."""
+    found = said(name, word)
+    return int(found[0].split()[index], base) if found else None
+'''
+
+ENVIRONMENT_SAID = '''\
+def environment_said(name):
+    """The environment that the command said it has; None if it did not."""
+    _, begun, rest = text[name].partition("environment-begin\\n")
+    entries, ended, _ = rest.rpartition("environment-end\\n")
+    # Line breaks and NULs were exchanged, so that each entry is a line.
+    pairs = (each.replace("\\0", "\\n").partition("=") for each in entries.split("\\n")[:-1])
+    return {key: value for key, _, value in pairs} if begun and ended else None
+'''
+
 BEFORE = '''\
 def before(a, b):
     """Whether a came before b: True, False, or None where both were seen in one wake-up.
@@ -108,5 +133,6 @@ def lines(name):
 
 #: In the order in which they stand in a script.
 CHECKING = (
-    CHECK, OBJECTS, MEMBER, LINES, BEFORE, CHECK_EXIT, CHECK_ORDER, CHECK_GAP, CHECK_SAME,
+    CHECK, OBJECTS, MEMBER, LINES, SAID, SAID_NUMBER, ENVIRONMENT_SAID, BEFORE, CHECK_EXIT,
+    CHECK_ORDER, CHECK_GAP, CHECK_SAME,
 )  # fmt: skip

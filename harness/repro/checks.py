@@ -13,12 +13,12 @@ from harness.repro.channel_checks import (
     eof_check,
     field_check,
     objects_check,
-    observed_reason,
     text_check,
 )
 from harness.repro.check import check, wanted
 from harness.repro.condition import condition_expression
 from harness.repro.endings import how
+from harness.repro.observing import observed_check
 from harness.repro.probe_checks import fds_check, locks_check, probe_check
 from harness.repro.source import literal
 from harness.repro.story import Story, refuse
@@ -111,10 +111,6 @@ def _alive(story: Story, name: str, rule: Expectation) -> None:
 # --- probes --------------------------------------------------------------------------------------
 
 
-def _observed(story: Story, name: str, _rule: Expectation) -> None:
-    raise refuse(story.scenario, observed_reason(name))
-
-
 def _outcome(story: Story, name: str, _rule: Expectation) -> None:
     raise refuse(story.scenario, f"rule {name} is about the reference supervisor's report")
 
@@ -144,7 +140,7 @@ _CHECKS: dict[str, Callable[[Story, str, Expectation], None]] = {
     "alive": _alive,
     "locks": locks_check,
     "fds": fds_check,
-    "observed": _observed,
+    "observed": observed_check,
     "probe": probe_check,
     "outcome": _outcome,
     "reached": _reached,

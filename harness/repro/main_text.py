@@ -21,7 +21,8 @@ def prepare():
         raise Inconclusive(f"there is no program {{BWRAP}}: install bubblewrap, or name another")
     BWRAP = os.path.abspath(shutil.which(BWRAP))
 {identity}    libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans fall to us
-    tried = [BWRAP, "--dev-bind", "/", "/", "--unshare-pid", {options}"/bin/sh", "-c", "echo $$"]
+    tried = [BWRAP, "--dev-bind", "/", "/", "--unshare-pid"{options}]
+    tried += ["/bin/sh", "-c", "echo $$"]
     asked = subprocess.run([BWRAP, "--version"], capture_output=True, text=True, timeout=10)
     trial = subprocess.run(tried, capture_output=True, text=True, timeout=10)
     if trial.stdout != "2\\n":  # 1 is bwrap's init

@@ -38,6 +38,8 @@ def write_script(
     story = tell(loaded.scenario, clauses)
     is_repeated, seeing = story.scenario.repeat > 1, story.seeing()
     forget = seeing.forget() + "    os.closerange(3, 256)\n"
+    if any("take(" in line for line in story.source.lines):
+        forget += "    taken.clear()\n"
     start = START.format(bwrap=literal(bwrap))
     attempt = _attempt(story.source)
     end = [
@@ -78,9 +80,7 @@ def tell(scenario: Scenario, clauses: Mapping[str, Clause]) -> Story:
     story.checks = chosen_rules(scenario)
     several = scenario.sandboxes is not None
     for name, spec in scenario.named_sandboxes.items():
-        if spec.command.observe:
-            raise refuse(scenario, f"the command of {name} is the built-in one (observe)")
-        told = needs_supervisor(scenario) or spec.launched_by == "process"
+        told = needs_supervisor(scenario) or spec.launched_by != "supervisor"
         prefix = f"{name}." if several else ""
         story.boxes[name] = lay_out(story, name, prefix, spec, is_told=told)
     _write_body(story)
@@ -211,7 +211,7 @@ def prepare(story: Story) -> str:
     return PREPARE.format(
         version=", VERSION" if asks_version else "",
         identity=_AS_ROOT if is_root else _AS_NOBODY,
-        options="".join(f"{option}, " for option in options),
+        options="".join(f", {option}" for option in options),
         extra="\n".join("    " + line for line in extra.lines if line)
         + ("\n" if any(extra.lines) else ""),
     )

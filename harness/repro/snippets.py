@@ -46,6 +46,20 @@ def how_told(told, pid):
         return "it had not ended"
 '''
 
+TAKE = '''\
+taken = {}
+
+
+def take(kind, channel, part):
+    """Whether a line or object with this part came that was not waited for before: waits on one
+    channel go forward, never back."""
+    for number, each in enumerate(kind(channel)):
+        if number >= taken.get((kind, channel), 0) and (not part or part in each):
+            taken[kind, channel] = number + 1
+            return True
+    return False
+'''
+
 FORK = '''\
 def fork(body, keep):
     """Run body() in a process of its own, which has none of our fds but those in keep."""
@@ -146,6 +160,7 @@ def start_provider(name, command, pid):
 
 #: In the order in which they stand in a script.
 ACTING = (
+    TAKE,
     DESCRIBE_END, HOW_IT_ENDED, HOW_ANY_ENDED, HOW_TOLD, FORK, HOLD_NUMBER, FILL, WRITE, GREET,
     START_PROVIDER,
 )  # fmt: skip

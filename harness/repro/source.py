@@ -80,6 +80,14 @@ def _in_lines(argument: str, room: int) -> list[str]:
     if argument.startswith('"') and argument.endswith('"'):
         *most, last = broken(json.loads(argument))
         return [*most, last + ","]
+    unknown, doubt, known = argument.partition(" is None else ")
+    if doubt and unknown.startswith("None if "):
+        subject = unknown.removeprefix("None if ")
+        otherwise = [f"    else {known}"]
+        if len(known) + 10 > room:
+            inner = [f"        {term.strip()}" for term in _terms(known)]
+            otherwise = ["    else (", *inner, "    )"]
+        return ["(", "    None", f"    if {subject} is None", *otherwise, "),"]
     head = "lambda: " if argument.startswith("lambda: ") else ""
     terms = _terms(argument.removeprefix(head))
     if len(terms) == 1:

@@ -80,10 +80,7 @@ def _end(story: Story, step: Step, number: int) -> None:
     if found is None:
         raise refuse(story.scenario, f"{where_is(number, step)} names no launcher of a sandbox")
     box = found[0]
-    if box.spec.launched_by == "thread":
-        story.source.add(f"{box.stem}may_end.set()")
-    else:
-        story.source.add(f'os.write({box.stem}end_w, b"e")')
+    story.source.add(f'os.write({box.stem}end_w, b"e")')
 
 
 def _start(story: Story, step: Step, number: int) -> None:

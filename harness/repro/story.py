@@ -200,6 +200,9 @@ class Story:
             named |= {moment.line, moment.object, moment.eof}
         for _, rule in self.checks:
             named |= {each.on for each in (rule.text, rule.eof, rule.objects, rule.field) if each}
+        for name, spec in self.scenario.named_sandboxes.items():
+            if spec.command.observe:  # it says there what it sees
+                named.add(f"{name}.stdout" if self.scenario.sandboxes else "stdout")
         return lane in named
 
     def ends(self, box: Box) -> bool:

@@ -89,27 +89,17 @@ def _condition(story: Story, wait: WaitFor, where: str) -> str:
 
 def _taken(story: Story, wait: WaitFor, where: str) -> str:
     """A line or object on a channel; waits on one channel go forward, never back."""
-    kind = "line" if wait.line is not None else "object"
     pipe = story.channel(wait.line or wait.object or "", where)
     waits = [step.wait for step in story.scenario.all_steps if step.wait is not None]
-    earlier = [
-        each
-        for each in waits[: next(n for n, each in enumerate(waits) if each is wait)]
-        if (each.line or each.object) == pipe.lane and (each.line is None) == (wait.line is None)
-    ]
-    if any(each != wait for each in earlier) and (kind == "line" or wait.has is None):
-        raise refuse(story.scenario, f"{where} goes on from another wait on {pipe.lane}")
-    if kind == "line":
-        listed = f"lines({literal(pipe.lane)})"
-        fits = f"{literal(wait.contains or '')} in line"
-        each = "line"
-    else:
-        listed = f"objects({literal(pipe.lane)})"
-        fits = f"{literal(wait.has or '')} in value" if wait.has is not None else "True"
-        each = "value"
-    if not earlier:
-        return f"any({fits} for {each} in {listed})"
-    return f"sum({fits} for {each} in {listed}) > {len(earlier)}"
+    kind = "line" if wait.line is not None else "object"
+    is_only = sum(getattr(each, kind) == getattr(wait, kind) for each in waits) == 1
+    part = wait.contains if kind == "line" else wait.has
+    channel, wanted = literal(pipe.lane), literal(part or "")
+    if not is_only:
+        return f"take({kind}s, {channel}, {wanted})"
+    if part is None:
+        return f"{kind}s({channel})"
+    return f"any({wanted} in each for each in {kind}s({channel}))"
 
 
 def _has_ended(story: Story, box: Box) -> str:

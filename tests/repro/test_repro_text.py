@@ -32,7 +32,7 @@ def scripts() -> dict[str, str]:
 
 
 def test_most_scenarios_have_a_script() -> None:
-    assert len(scripts()) >= 230
+    assert len(scripts()) >= 249
 
 
 def test_scripts_are_python_3_9() -> None:
