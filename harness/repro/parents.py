@@ -28,30 +28,30 @@ def launch_from_elsewhere(
     is_layered = is_process and needs_supervisor(story.scenario)
     who = "launcher" if is_process else "supervisor"
     pid = f"{stem}{who}_pid" if is_process else "supervisor_pid"
-    keep = [*own_ends(box), f"{stem}tell_w"]
+    keep = [*own_ends(box), f"{stem}tell_to"]
     source.gap()
-    source.add(f"{stem}told_r, {stem}tell_w = os.pipe()")
+    source.add(f"{stem}told_from, {stem}tell_to = os.pipe()")
     if _is_ended(story, box):
-        source.add(f"{stem}end_r, {stem}end_w = os.pipe()")
-        keep.append(f"{stem}end_r")
+        source.add(f"{stem}end_from, {stem}end_to = os.pipe()")
+        keep.append(f"{stem}end_from")
     _define_parent(story, box, who, start_bwrap)
     keep_all = f"[{', '.join(keep)}]"
     if is_layered:
-        source.add("launcher_told_r, launcher_tell_w = os.pipe()")
+        source.add("launcher_told_from, launcher_tell_to = os.pipe()")
         _define_supervisor(story, box, keep_all)
-        more = [*keep, "launcher_tell_w"]
+        more = [*keep, "launcher_tell_to"]
         source.call("supervisor_pid = fork(", ["supervisor", f"[{', '.join(more)}]"])
         story.resolved.add("supervisor_pid")
-        keep.append("launcher_tell_w")
+        keep.append("launcher_tell_to")
     else:
         source.call(f"{pid} = fork(", [f"{stem}{who}", keep_all])
     story.resolved.add(pid)
     kept = set(near_ends(box)) - set(given_away(story, box))
     _close(story, [each for each in keep if each not in kept])
     if is_layered:
-        _hear(story, told_channel("launcher"), "launcher_told_r", pid)
+        _hear(story, told_channel("launcher"), "launcher_told_from", pid)
         watch_exit(story, "supervisor", "supervisor_pid")
-    _hear(story, told_channel(box.prefix + "monitor"), f"{stem}told_r", box.monitor_pid)
+    _hear(story, told_channel(box.prefix + "monitor"), f"{stem}told_from", box.monitor_pid)
     watch_exit(story, box.prefix + who if is_process else who, pid)
 
 
@@ -95,11 +95,11 @@ def _define_parent(
         channels = box.channels.values()
         closed = [p.near for p in channels if p.near and who not in p.spec.copy_kept_by]
         _close(story, closed)
-        source.add(f'os.write({stem}tell_w, b"%d\\n" % {stem}monitor.pid)')
+        source.add(f'os.write({stem}tell_to, b"%d\\n" % {stem}monitor.pid)')
         if _is_ended(story, box) and who == "launcher":
-            source.add(f"os.read({stem}end_r, 1)", "os._exit(0)")
+            source.add(f"os.read({stem}end_from, 1)", "os._exit(0)")
         else:
-            waits = _WAITS.format(pid=f"{stem}monitor.pid", tell=f"{stem}tell_w")
+            waits = _WAITS.format(pid=f"{stem}monitor.pid", tell=f"{stem}tell_to")
             source.add(*waits.splitlines())
     source.gap()
 
@@ -122,7 +122,7 @@ def _start_from_thread(story: Story, box: Box, start_bwrap: Callable[[Story, Box
         start_bwrap(story, box)
         source.add(f"{stem}started.set()")
         forever = "threading.Event().wait()  # it lives on"
-        source.add(f"os.read({stem}end_r, 1)" if _is_ended(story, box) else forever)
+        source.add(f"os.read({stem}end_from, 1)" if _is_ended(story, box) else forever)
     source.gap()
     source.add(
         f"threading.Thread(target={stem}launcher, daemon=True).start()",
@@ -139,6 +139,6 @@ def _define_supervisor(story: Story, box: Box, keep: str) -> None:
         source.add("os.setsid()")
         source.call("pid = fork(", [f"{box.stem}launcher", keep])
         _close(story, near_ends(box))
-        source.add('os.write(launcher_tell_w, b"%d\\n" % pid)')
-        source.add(*_WAITS.format(pid="pid", tell="launcher_tell_w").splitlines())
+        source.add('os.write(launcher_tell_to, b"%d\\n" % pid)')
+        source.add(*_WAITS.format(pid="pid", tell="launcher_tell_to").splitlines())
     source.gap()

@@ -17,11 +17,8 @@ def children_of(pid):
     """The children of a process, the oldest first."""
     found = []
     for path in glob.glob(f"/proc/{pid}/task/*/children"):
-        try:
-            with open(path) as file:
-                found += map(int, file.read().split())
-        except OSError:
-            pass  # it has just ended
+        with contextlib.suppress(OSError), open(path) as file:  # it may have just ended
+            found += map(int, file.read().split())
     return found
 '''
 
@@ -38,14 +35,11 @@ ALIVE = '''\
 def alive(outside=()):
     """Who of them is alive, apart from those outside of a sandbox: pid and name."""
     found = {}
-    for pid in descendants():
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                name, _, rest = file.read().partition("(")[2].rpartition(")")
-        except OSError:
-            continue  # it has just gone
-        if pid not in outside and rest.split()[0] not in "ZX":
-            found[pid] = name
+    for pid in set(descendants()) - set(outside):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+            name, _, rest = file.read().partition("(")[2].rpartition(")")
+            if rest.split()[0] not in "ZX":
+                found[pid] = name
     return found
 '''
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from harness.loader import LoadedScenario
 from harness.model.contract import Clause
@@ -14,11 +13,12 @@ from harness.repro.checks import write_checks
 from harness.repro.condition import VERSION, VERSION_OF, condition_expression
 from harness.repro.main_text import MAIN, MAIN_REPEATED, PREPARE, START, TRY
 from harness.repro.needed import imports, needed
+from harness.repro.preamble import docstring
 from harness.repro.probes import take_census
 from harness.repro.proc_snippets import ASKING
 from harness.repro.seeing import Seeing
 from harness.repro.snippets import ACTING
-from harness.repro.source import WIDTH, Source, literal
+from harness.repro.source import Source, literal
 from harness.repro.steps import write_step
 from harness.repro.story import Story, needs_supervisor, refuse
 from harness.repro.surroundings import make_environment, make_files, start_helper
@@ -83,8 +83,22 @@ def tell(scenario: Scenario, clauses: Mapping[str, Clause]) -> Story:
         told = needs_supervisor(scenario) or spec.launched_by != "supervisor"
         prefix = f"{name}." if several else ""
         story.boxes[name] = lay_out(story, name, prefix, spec, is_told=told)
+    refuse_shared_names(story)
     _write_body(story)
     return story
+
+
+def refuse_shared_names(story: Story) -> None:
+    """Channels a-b of x and b of x-a would both be x_a_b."""
+    ends = [
+        end
+        for box in story.boxes.values()
+        for pipe in box.channels.values()
+        for end in (pipe.near, pipe.far)
+        if end
+    ]
+    if len(set(ends)) < len(ends):
+        raise refuse(story.scenario, "two of its channels would have one name in a script")
 
 
 def _write_body(story: Story) -> None:
@@ -114,73 +128,6 @@ def chosen_rules(scenario: Scenario) -> list[tuple[str, Expectation]]:
     known = {entry.rule for entry in scenario.known}
     named = zip(scenario.rule_names(), scenario.expect, strict=True)
     return [(name, rule) for name, rule in named if not known or name in known]
-
-
-# --- what it says about itself -------------------------------------------------------------------
-
-
-def docstring(story: Story, version: str) -> str:
-    """What the script is about, for whoever opens it."""
-    scenario = story.scenario
-    lines = [scenario.title + ".", ""]
-    if scenario.notes:
-        lines += [*_wrapped(scenario.notes), ""]
-    lines.append("Checked here:")
-    for name, rule in story.checks:
-        lines += _wrapped(f"{name}: {_clauses(story, rule)}", "  ")
-    if scenario.known:
-        left = len(scenario.expect) - len(story.checks)
-        lines += ["", "Known not to hold:"]
-        for entry in scenario.known:
-            fixed = f", fixed in {entry.fixed_in}" if entry.fixed_in else ""
-            seen = f" (seen: {entry.observed})" if entry.observed else ""
-            text = f"{entry.rule}, {entry.when}{fixed}: {entry.because}{seen}"
-            lines += [*_wrapped(text, "  "), f"    {entry.issue}"]
-        if left:
-            lines.append(
-                f"  ({left} more expectation(s) of the scenario hold, and are not checked.)"
-            )
-    lines += ["", *_legend(), *_usage(scenario), ""]
-    lines += [f"Written by bwrap-harness {version}:", f"  harness repro {scenario.id}"]
-    text = "\n".join(line.rstrip() for line in lines)
-    escaped = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    return f'"""{escaped}\n"""\n'
-
-
-def _clauses(story: Story, rule: Expectation) -> str:
-    found = []
-    for name in [rule.clause] if rule.clause else story.scenario.clauses:
-        clause = story.clauses.get(name)
-        found.append(f"{clause.sentence} ({clause.source})" if clause else name)
-    return " ".join(found)
-
-
-def _wrapped(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        " ".join(text.split()),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + ("  " if indent else ""),
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-
-
-def _legend() -> Iterator[str]:
-    yield from _wrapped(
-        "monitor: the bwrap that is started; child: what it clones; reaper: the child, where it "
-        "stays as an init; command: what runs in the sandbox; descendant: anybody else below."
-    )
-    yield ""
-
-
-def _usage(scenario: Scenario) -> Iterator[str]:
-    if scenario.repeat > 1:
-        yield "Usage: python3 repro.py [BWRAP [TRIES]]"
-    else:
-        yield "Usage: python3 repro.py [BWRAP]"
-    what = "a deviation shows" if scenario.known else "something is otherwise"
-    yield f"Exit status: 0 all is as expected, 1 {what}, 2 it cannot be said (it says why)."
 
 
 # --- main ----------------------------------------------------------------------------------------

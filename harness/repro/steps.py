@@ -80,7 +80,7 @@ def _end(story: Story, step: Step, number: int) -> None:
     if found is None:
         raise refuse(story.scenario, f"{where_is(number, step)} names no launcher of a sandbox")
     box = found[0]
-    story.source.add(f'os.write({box.stem}end_w, b"e")')
+    story.source.add(f'os.write({box.stem}end_to, b"e")')
 
 
 def _start(story: Story, step: Step, number: int) -> None:
@@ -94,7 +94,7 @@ def _start(story: Story, step: Step, number: int) -> None:
     command = [provider.program or "slirp4netns", *provider.options]
     words = ", ".join(map(literal, command))
     source.add(
-        f"{stem}_provider, {stem}_exit_w = start_provider({literal(name)}, [{words}], "
+        f"{stem}_provider, {stem}_stop = start_provider({literal(name)}, [{words}], "
         f"{box.child_pid})"
     )
     watch_exit(story, name, f"{stem}_provider.pid")
@@ -105,7 +105,7 @@ def _stop(story: Story, step: Step, _number: int) -> None:
     stem = identifier(name)
     if name in story.scenario.providers:
         source.add(
-            f"os.close({stem}_exit_w)  # which ends it",
+            f"os.close({stem}_stop)  # which ends it",
             f"need(lambda: {has_ended(story, name)}, 2, {literal(name + ' has ended')})",
         )
         return
