@@ -35,6 +35,8 @@ FIRST_NUMBER = 20
 #: So much of what one channel carries becomes events; the rest is only counted.  A command that
 #: floods its output would otherwise fill the disk with its own timeline.
 KEPT_BYTES = 128 * 1024
+#: And so many lines: an event takes a hundred times the room of a line of one byte.
+KEPT_LINES = 4096
 #: One read per wake-up and channel: what came later must not look as if it came earlier.
 READ_BYTES = 64 * 1024
 
@@ -180,19 +182,18 @@ class Channel:
             )
 
     def _take(self, data: bytes, journal: Journal) -> None:
-        if self._bytes > KEPT_BYTES:
-            if not self._truncated:
-                self._truncated = True
-                journal.write(
-                    Kind.CHANNEL_TRUNCATED, self.lane, channel=self.lane, kept_bytes=KEPT_BYTES
-                )
-            self._rest = b""
+        if self._truncated or self._bytes > KEPT_BYTES:
+            self._truncate(KEPT_BYTES, journal, late=False)
             return
         self._fragments += 1
         self._object_fragments += 1
         late = False
         *whole, self._rest = (self._rest + data).split(b"\n")
-        for raw in whole:
+        for index, raw in enumerate(whole):
+            if len(self.lines) == KEPT_LINES:
+                left = sum(len(line) + 1 for line in whole[index:]) + len(self._rest)
+                self._truncate(self._bytes - left, journal, late=late)
+                return
             text = raw.decode("utf-8", "backslashreplace").rstrip("\r")
             self.lines.append(text)
             journal.write(
@@ -214,6 +215,19 @@ class Channel:
             self._fragments = 0
             if not self._object_text.strip():
                 self._object_fragments = 0
+
+    def _truncate(self, kept_bytes: int, journal: Journal, *, late: bool) -> None:
+        """Only count what comes from here on."""
+        self._rest = b""
+        if not self._truncated:
+            self._truncated = True
+            journal.write(
+                Kind.CHANNEL_TRUNCATED,
+                self.lane,
+                late=late,
+                channel=self.lane,
+                kept_bytes=kept_bytes,
+            )
 
     def _feed_object(self, raw: bytes, journal: Journal, *, late: bool) -> None:
         self._object_text += raw.decode("utf-8", "backslashreplace")

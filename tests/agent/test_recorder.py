@@ -15,7 +15,7 @@ import pytest
 from agent_client import NOBODY, Agent, make_plan, reap_orphans
 
 from harness.agent import kernel, procfs
-from harness.agent.channels import KEPT_BYTES, READ_BYTES
+from harness.agent.channels import KEPT_BYTES, KEPT_LINES, READ_BYTES
 from harness.agent.journal import Journal
 from harness.agent.recorder import Recording, remove_tree
 from harness.agent.scripted import say
@@ -298,7 +298,8 @@ def kept(timeline: Timeline, channel: str = "stdout") -> int:
 
 
 FLOODS = {
-    "lines": ("yes 0123456789 | head -c 3000000", 3_000_000),
+    "short lines": ("yes 0123456789 | head -c 3000000", 3_000_000),
+    "long lines": (f"yes {'0123456789' * 20} | head -c 3000000", 3_000_000),
     "no newline": ("head -c 3000000 /dev/zero | tr '\\0' x", 3_000_000),
     "one long line": ("head -c 3000000 /dev/zero | tr '\\0' x; echo", 3_000_001),
 }
@@ -310,12 +311,30 @@ def test_a_flood_is_kept_to_a_bound_and_counted_beyond(agent: Agent, bwrap: str,
     timeline = agent.record(make_plan(bwrap, sandbox={"command": {"shell": shell}}))
     assert_sound(timeline)
     assert kept(timeline) <= KEPT_BYTES
-    assert only(timeline, Kind.CHANNEL_TRUNCATED, channel="stdout").data["kept_bytes"] == KEPT_BYTES
+    bound = KEPT_LINES * 11 if name == "short lines" else KEPT_BYTES
+    assert only(timeline, Kind.CHANNEL_TRUNCATED, channel="stdout").data["kept_bytes"] == bound
     assert only(timeline, Kind.EOF_READ, channel="stdout").data["bytes"] == size
 
 
+def test_a_flood_of_short_lines_is_kept_to_a_bound_of_its_own(agent: Agent, bwrap: str) -> None:
+    command = {"shell": "yes '' | head -c 60000"}
+    timeline = agent.record(make_plan(bwrap, sandbox={"command": command}))
+    assert_sound(timeline)
+    assert len(list(timeline.of(Kind.LINE_READ, channel="stdout"))) == KEPT_LINES
+    truncated = only(timeline, Kind.CHANNEL_TRUNCATED, channel="stdout")
+    assert truncated.data["kept_bytes"] == KEPT_LINES
+    assert only(timeline, Kind.EOF_READ, channel="stdout").data["bytes"] == 60_000
+
+
+def test_as_many_lines_as_the_bound_has_are_all_kept(agent: Agent, bwrap: str) -> None:
+    command = {"shell": f"yes '' | head -c {KEPT_LINES}"}
+    timeline = agent.record(make_plan(bwrap, sandbox={"command": command}))
+    assert len(list(timeline.of(Kind.LINE_READ, channel="stdout"))) == KEPT_LINES
+    assert timeline.first(Kind.CHANNEL_TRUNCATED) is None
+
+
 def test_what_is_within_the_bound_is_kept_whole(agent: Agent, bwrap: str) -> None:
-    shell = f"yes 012345678 | head -c {KEPT_BYTES - READ_BYTES}"
+    shell = f"yes {'012345678' * 9} | head -c {KEPT_BYTES - READ_BYTES}"
     timeline = agent.record(make_plan(bwrap, sandbox={"command": {"shell": shell}}))
     assert timeline.first(Kind.CHANNEL_TRUNCATED) is None
     eof = only(timeline, Kind.EOF_READ, channel="stdout")
