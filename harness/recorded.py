@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from harness.archive import judge_again
 from harness.compare import Side
 from harness.errors import UsageError
 from harness.model.verdict import RunRecord, Subject
-from harness.pipeline import judge_again
 from harness.signature import certain_orders, signature
 from harness.store import RunFolder
 

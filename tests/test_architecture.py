@@ -35,11 +35,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.compare": ("harness.model", "harness.judges.rates"),
     "harness.signature": ("harness.model",),
     "harness.bisect": ("harness.model", "harness.judges.rates"),
+    "harness.archive": (
+        "harness",  # its version
+        *("harness.errors", "harness.judges", "harness.loader", "harness.model"),
+        *("harness.pipeline", "harness.reporters", "harness.store"),
+    ),
     "harness.measuring": (
         *("harness.judges", "harness.model", "harness.pipeline", "harness.store"),
     ),
     "harness.recorded": (  # a stored run as a side of a comparison
-        *("harness.compare", "harness.errors", "harness.model", "harness.pipeline"),
+        *("harness.archive", "harness.compare", "harness.errors", "harness.model"),
         *("harness.signature", "harness.store"),
     ),
     "harness.reporters": ("harness.model",),

@@ -31,8 +31,9 @@ import tempfile
 from typing import Any, NoReturn
 
 from harness.agent import kernel
+from harness.agent.clearing import close_all_but, end_descendants, remove_tree
 from harness.agent.journal import write_all
-from harness.agent.recorder import close_all_but, end_descendants, record, remove_tree
+from harness.agent.recorder import record
 from harness.agent.relay import COMPLETE, start_relay
 
 #: How long a recorder may go on after stdin hung up, to finish what it does in good order.

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.archive import describe_run, judge_again, new_run_id, shown_timelines, snapshot
 from harness.bisect import bisect
 from harness.cli.choosing import load, no_such
 from harness.cli.delivering import write_own_reports
@@ -20,18 +21,7 @@ from harness.loader import Loaded, LoadedScenario
 from harness.measuring import Measuring
 from harness.model.bisection import Bisection
 from harness.needs import unmet_need
-from harness.pipeline import (
-    Job,
-    Options,
-    StopSwitch,
-    Target,
-    describe_run,
-    facts_for,
-    judge_again,
-    new_run_id,
-    shown_timelines,
-    snapshot,
-)
+from harness.pipeline import Job, Options, StopSwitch, Target, facts_for
 from harness.reporters import bisection
 from harness.store import RunFolder
 from harness.subjects import check_spec

@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Mapping
 
+from harness.archive import shown_timelines, store_results
 from harness.cli.voice import ReaderGone, answer, style_for, tell
 from harness.errors import ExitCode, ReportNotWritten, UsageError
 from harness.model.timeline import Timeline
 from harness.model.verdict import RunRecord, Status
-from harness.pipeline import is_unloadable, shown_timelines, store_results
+from harness.pipeline import is_unloadable
 from harness.reporters import github, html, jsonreport, junit, tap, terminal
 from harness.store import RunFolder, write_output
 

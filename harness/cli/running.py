@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from harness.archive import assemble, describe_run, new_run_id, snapshot
 from harness.backends.local import NO_ROOM_TO_WORK
 from harness.cli.choosing import filters_of, load, tell_hidden
 from harness.cli.delivering import codes_of, deliver, refuse_two_outputs
@@ -32,19 +33,7 @@ from harness.errors import (
 from harness.loader import Loaded, Problem
 from harness.model.scenario import Scenario
 from harness.needs import unmet_need
-from harness.pipeline import (
-    Job,
-    Options,
-    Run,
-    StopSwitch,
-    Target,
-    assemble,
-    describe_run,
-    facts_for,
-    new_run_id,
-    snapshot,
-    unloadable,
-)
+from harness.pipeline import Job, Options, Run, StopSwitch, Target, facts_for, unloadable
 from harness.progress import Progress
 from harness.selection import Selection, select
 from harness.store import RunFolder

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.archive import judge_again
 from harness.cli.choosing import load
 from harness.cli.delivering import codes_of, deliver, refuse_two_outputs
 from harness.cli.voice import answer, style_for
 from harness.compare import compare
 from harness.errors import ExitCode, ScenarioFilesInvalid, worst
 from harness.model.change import Direction
-from harness.pipeline import judge_again
 from harness.recorded import open_side
 from harness.reporters import comparison
 from harness.store import RunFolder, write_output

@@ -16,8 +16,9 @@ from agent_client import NOBODY, Agent, make_plan, reap_orphans
 
 from harness.agent import kernel, procfs
 from harness.agent.channels import KEPT_BYTES, KEPT_LINES, READ_BYTES
+from harness.agent.clearing import remove_tree
 from harness.agent.journal import Journal
-from harness.agent.recorder import Recording, remove_tree
+from harness.agent.recorder import Recording
 from harness.agent.scripted import say
 from harness.judges.recording import judge_recording
 from harness.model.scenario import Scenario

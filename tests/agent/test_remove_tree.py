@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from harness.agent.recorder import remove_tree
+from harness.agent.clearing import remove_tree
 
 
 def test_what_is_not_there_is_no_error_and_its_parent_keeps_its_mode(tmp_path: Path) -> None:

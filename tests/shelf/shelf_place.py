@@ -24,21 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.agent.identify import reachable_path
+from harness.archive import assemble, describe_run, new_run_id, snapshot, store_results
 from harness.loader import LoadedScenario, load_scenarios
 from harness.model.timeline import Kind, Timeline
 from harness.model.verdict import Result
-from harness.pipeline import (
-    Job,
-    Options,
-    Run,
-    StopSwitch,
-    Target,
-    assemble,
-    describe_run,
-    new_run_id,
-    snapshot,
-    store_results,
-)
+from harness.pipeline import Job, Options, Run, StopSwitch, Target
 from harness.store import RESULTS, RunFolder
 from harness.subjects import Identity, choose_identity, find_targets, local_path
 

@@ -1,0 +1,134 @@
+"""Nothing is left: processes ended and reaped, fds closed, folders removed (design law 8)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any, Callable
+
+from harness.agent import kernel, procfs
+from harness.agent.scripted import decode_status
+
+
+def close_all_but(keep: set[int]) -> None:
+    """Close every fd that is not in ``keep``: a forked process holds only what is its own."""
+    first = 0
+    for fd in sorted(keep):
+        if fd > first:
+            kernel.close_range(first, fd - 1)
+        first = fd + 1
+    kernel.close_range(first, 2**31 - 1)
+
+
+def descends_from(pid: int, ancestor: int) -> bool:
+    """Whether ``ancestor`` is above ``pid`` in the process tree now."""
+    while pid > 1:
+        process = procfs.read_process(pid)
+        if process is None:
+            return False
+        pid = process.ppid
+        if pid == ancestor:
+            return True
+    return False
+
+
+def end_descendants(
+    deadline_s: float, *, meanwhile: Callable[[], None] = lambda: None
+) -> tuple[set[int], dict[int, dict[str, Any]], list[str]]:
+    """SIGKILL and reap everything below this process, which must be a child-subreaper.
+
+    ``meanwhile`` is called once while the first of them die: taking a process apart takes the
+    kernel a millisecond, which another core can use.
+
+    Returns the pids that were killed, the statuses of those reaped here, and one text for each
+    process that is still there at the deadline.  Killing goes on until nobody is left, because a
+    dying parent hands its children up to us one generation at a time.
+    """
+    killed: set[int] = set()
+    reaped: dict[int, dict[str, Any]] = {}
+    deadline = time.monotonic() + deadline_s
+    while True:
+        alive = [p for p in procfs.descendants_by_children(os.getpid()) if p.state not in "ZX"]
+        for process in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGKILL)
+                killed.add(process.pid)
+        meanwhile()
+        meanwhile = _nothing
+        _await_death(alive, min(deadline - time.monotonic(), 0.05))
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    break
+                reaped[pid] = decode_status(status)
+        except ChildProcessError:
+            return killed, reaped, []
+        if time.monotonic() >= deadline:
+            return (
+                killed,
+                reaped,
+                [f"process {p.pid} ({p.comm}) is still there, in state {p.state}" for p in alive],
+            )
+
+
+def _nothing() -> None:
+    """Done already."""
+
+
+def _await_death(dying: list[procfs.Process], timeout_s: float) -> None:
+    """Wait until one of our own dying children is dead, or the time is over."""
+    own = os.getpid()
+    for process in dying:
+        if process.ppid != own:
+            continue
+        try:
+            pidfd = kernel.pidfd_open(process.pid)
+        except OSError:
+            return
+        try:
+            select.select([pidfd], [], [], max(0.0, timeout_s))
+        finally:
+            os.close(pidfd)
+        return
+
+
+@contextlib.contextmanager
+def scratch_directory(base: str, uid: int, gid: int) -> Iterator[str]:
+    """A fresh directory of the scenario's user; removed with all that is in it."""
+    path = os.path.join(base, f"s{time.monotonic_ns():x}")
+    os.mkdir(path, 0o755)
+    try:
+        os.chown(path, uid, gid)
+        yield path
+    finally:
+        remove_tree(path)
+
+
+def remove_tree(path: str) -> None:
+    """Remove a directory whose insides a scenario may have made unwritable."""
+
+    tried = set()
+
+    def unlock(_function: object, stuck: str, _info: object) -> None:
+        # What cannot be entered or emptied is made so and tried once more.  Never above the tree:
+        # its parent is shared with others.
+        if stuck in tried:
+            return
+        tried.add(stuck)
+        is_folder = os.path.isdir(stuck) and not os.path.islink(stuck)
+        with contextlib.suppress(OSError):
+            if stuck != path:
+                os.chmod(os.path.dirname(stuck), 0o700)
+            if is_folder:
+                os.chmod(stuck, 0o700)
+                shutil.rmtree(stuck, onerror=unlock)
+            else:
+                os.unlink(stuck)
+
+    shutil.rmtree(path, onerror=unlock)
