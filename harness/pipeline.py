@@ -1,7 +1,8 @@
 """The run: who records what and when, and what is concluded of each scenario.
 
-:class:`Run` works through the jobs; arguments, printing and exit codes are ``harness.cli``'s.  It reaches sandboxes through the :class:`Backend` protocol only, so where
-a sandbox ran is metadata and never part of what a scenario is.
+:class:`Run` works through the jobs; arguments, printing and exit codes are ``harness.cli``'s.  It
+reaches sandboxes through the :class:`Backend` protocol only, so where a sandbox ran is metadata and
+never part of what a scenario is.
 
 Read next: ``harness.agent.recorder`` (what records), ``harness.judges`` (what judges),
 ``harness.archive`` (what is kept of a run, and how it is judged again).

@@ -14,7 +14,7 @@ id: big.output
 title: The command says more than the disk can take
 clauses: [T-1]
 sandbox:
-  command: {shell: "seq 1 400000"}
+  command: {shell: "seq 1 400000; seq 1 400000 >&2"}
 expect:
   - exit: {of: monitor, code: 0}
 """
