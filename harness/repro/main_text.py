@@ -68,6 +68,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
+        print(__doc__.partition("\\n\\nUsage: ")[0], end="\\n\\n")
         prepare()
         one_try()
     except KeyboardInterrupt:
@@ -91,6 +92,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
+        print(__doc__.partition("\\n\\nUsage: ")[0], end="\\n\\n")
         prepare()
         for number in range(1, tries + 1):
             print(f"Try {{number}} of {{tries}}", flush=True)

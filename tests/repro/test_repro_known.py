@@ -52,6 +52,10 @@ def test_a_script_finds_what_the_harness_knows(
     assert verdict in ("known", "pass")
     done = run_script(script_of(scenario_id), tmp_path, every_bwrap)
     assert done.code == (1 if verdict == "known" else 0), done
+    said = " ".join(done.out.split())
+    for entry in by_id()[scenario_id].scenario.known:
+        assert " ".join(entry.because.split()) in said
+        assert entry.issue in said
 
 
 @pytest.mark.parametrize("scenario_id", ids(RACES))
