@@ -20,13 +20,25 @@ def write_step(story: Story, number: int, step: Step) -> None:
     source.gap()
     mark = "  This is what it is about." if step.trigger else ""
     source.comment(f"{number}. {describe(step)}.{mark}")
-    is_moment = step.trigger and any(moment.trigger for moment in story.moments())
-    if is_moment and step.verb in ("signal", "write", "close", "end", "stop", "type", "resize"):
+    story.is_moment = step.trigger and any(moment.trigger for moment in story.moments())
+    if story.is_moment and step.verb in _ACTIONS:
         source.add("look()  # what has happened so far happened before this")
     _STEPS[step.verb](story, step, number)
-    if is_moment:
-        source.add('did("trigger")')
+    if story.is_moment:  # nothing was done to the world: it is over when it was seen to be
+        source.add('note("did", "trigger")')
     story.triggered = story.triggered or step.trigger
+
+
+#: Verbs that do something to the world: the moment of such a trigger is when that was done, and
+#: what follows in the step is after it.
+_ACTIONS = ("signal", "write", "close", "end", "stop", "type", "resize")
+
+
+def _acted(story: Story) -> None:
+    """Have the moment noted at which the trigger was done, if a check names it."""
+    if story.is_moment:
+        story.source.add('did("trigger")')
+        story.is_moment = False
 
 
 # --- verbs ---------------------------------------------------------------------------------------
@@ -45,6 +57,7 @@ def _write(story: Story, step: Step, number: int) -> None:
         )
     data = bytes_literal(step.write.text)
     story.source.add(f"write({pipe.far}, {data}, {seconds(step.within)})")
+    _acted(story)
 
 
 def _close(story: Story, step: Step, number: int) -> None:
@@ -53,6 +66,7 @@ def _close(story: Story, step: Step, number: int) -> None:
         raise refuse(story.scenario, f"{where_is(number, step)}: {pipe.lane} is not ours to close")
     end = f"reading.pop({literal(pipe.lane)})" if pipe.is_read else pipe.far
     story.source.add(f"os.close({end})")
+    _acted(story)
 
 
 def _signal(story: Story, step: Step, number: int) -> None:
@@ -65,6 +79,7 @@ def _signal(story: Story, step: Step, number: int) -> None:
         source.add(f"os.killpg(os.getpgid({pid}), signal.SIG{what.send})")
     else:
         source.add(f"os.kill({pid}, signal.SIG{what.send})")
+    _acted(story)
     if what.send == "STOP":
         _await_stop(story, what, pid, seconds(step.within))
 
@@ -81,6 +96,7 @@ def _end(story: Story, step: Step, number: int) -> None:
         raise refuse(story.scenario, f"{where_is(number, step)} names no launcher of a sandbox")
     box = found[0]
     story.source.add(f'os.write({box.stem}end_to, b"e")')
+    _acted(story)
 
 
 def _start(story: Story, step: Step, number: int) -> None:
@@ -104,8 +120,9 @@ def _stop(story: Story, step: Step, _number: int) -> None:
     source, name = story.source, step.stop or ""
     stem = identifier(name)
     if name in story.scenario.providers:
+        source.add(f"os.close({stem}_stop)  # which ends it")
+        _acted(story)
         source.add(
-            f"os.close({stem}_stop)  # which ends it",
             f"need(lambda: {has_ended(story, name)}, 2, {literal(name + ' has ended')})",
         )
         return
@@ -120,6 +137,7 @@ def _stop(story: Story, step: Step, _number: int) -> None:
                 source.add(f"os.close({pipe.near})")
             if name == pipe.spec.held_by and pipe.far:
                 source.add(f"os.close({pipe.far})")
+    _acted(story)
 
 
 def _map_ids(story: Story, step: Step, number: int) -> None:
@@ -150,6 +168,7 @@ def _type(story: Story, step: Step, number: int) -> None:
     assert step.type is not None
     pipe = story.channel(step.type.on, where_is(number, step))
     story.source.add(f"os.write({pipe.far}, {bytes_literal(step.type.text)})")
+    _acted(story)
 
 
 def _resize(story: Story, step: Step, number: int) -> None:
@@ -160,6 +179,7 @@ def _resize(story: Story, step: Step, number: int) -> None:
         f'size = struct.pack("HHHH", {what.rows}, {what.columns}, 0, 0)',
         f"fcntl.ioctl({pipe.far}, termios.TIOCSWINSZ, size)",
     )
+    _acted(story)
 
 
 _STEPS: dict[str, Callable[[Story, Step, int], None]] = {

@@ -125,6 +125,7 @@ class Story:
     checks: list[tuple[str, Expectation]] = field(default_factory=list)
     resolved: set[str] = field(default_factory=set)  # variables of pids that are known by now
     triggered: bool = False
+    is_moment: bool = False  # whether the step at hand is a trigger whose moment a check names
     probes: dict[str, str] = field(default_factory=dict)  # name -> its verb, once it was made
 
     # -- whom the scenario names -----------------------------------------------------------------
