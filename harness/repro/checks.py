@@ -21,7 +21,7 @@ from harness.repro.endings import how
 from harness.repro.observing import observed_check
 from harness.repro.probe_checks import fds_check, locks_check, probe_check
 from harness.repro.source import literal
-from harness.repro.story import Story, refuse
+from harness.repro.story import Story, refuse, rule_lanes
 from harness.repro.timing_checks import gap_check, order_check
 
 
@@ -33,11 +33,26 @@ def write_checks(story: Story) -> None:
     if story.seeing().looks:
         source.add("look()")
     for name, rule in story.checks:
+        _require_found(story, name, rule)
         if rule.when is not None:
             with source.block(f"if {condition_expression(story, rule.when)}:"):
                 _CHECKS[rule.verb](story, name, rule)
         else:
             _CHECKS[rule.verb](story, name, rule)
+
+
+def _require_found(story: Story, name: str, rule: Expectation) -> None:
+    """Refuse a rule about a process that the script has no pid of by then."""
+    for lane in rule_lanes(rule):
+        found = story.box_of(lane)
+        if found is None or found[1] not in ("child", "reaper", "command"):
+            continue
+        box, part = found
+        is_census = rule.survivors is not None or rule.zombies is not None or rule.alive is not None
+        if box.pid(part) not in story.resolved and not is_census:
+            raise refuse(
+                story.scenario, f"rule {name} is about {lane}, which no step has waited for"
+            )
 
 
 # --- processes -----------------------------------------------------------------------------------

@@ -92,6 +92,8 @@ def observed_check(story: Story, name: str, rule: Expectation) -> None:
     what = rule.observed
     assert what is not None
     box = story.boxes[what.of] if what.of is not None else next(iter(story.boxes.values()))
+    if not box.spec.command.observe:
+        raise refuse(story.scenario, f"rule {name} asks what no command of {box.name} says")
     channel = literal(stdout_of(story, box).lane)
     root, _, rest = what.path.partition(".")
     story.source.add(f"seen = {said(channel, what.path)}")

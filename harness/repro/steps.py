@@ -51,7 +51,8 @@ def _launch(story: Story, step: Step, _number: int) -> None:
 def _write(story: Story, step: Step, number: int) -> None:
     assert step.write is not None
     pipe = story.channel(step.write.to, where_is(number, step))
-    if pipe.spec.held_by != "observer" or not pipe.far:
+    is_written = not pipe.from_sandbox or pipe.spec.option == "terminal"
+    if pipe.spec.held_by != "observer" or not pipe.far or not is_written:
         raise refuse(
             story.scenario, f"{where_is(number, step)}: {pipe.lane} is not ours to write to"
         )

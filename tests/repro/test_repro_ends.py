@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repro_place import PATIENCE_S, absent, by_id, run_script, script_of
+from repro_place import PATIENCE_S, by_id, run_script, script_of
 
 from harness.agent import procfs
 
@@ -37,11 +37,10 @@ def test_of_what_is_no_bwrap_nothing_is_said(program: str, tmp_path: Path) -> No
     assert codes == dict.fromkeys(KNOWN, 2)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its root directory")
 def test_of_a_bwrap_that_may_make_no_user_namespace_nothing_is_said(
     one_bwrap: str, open_folder: Path
 ) -> None:
-    if os.geteuid() != 0:
-        absent("only root can change its root directory")
     script = open_folder / "no-namespaces.py"
     script.write_text(script_of(STEADY))
     root = open_folder / "root"
@@ -94,6 +93,23 @@ def test_a_stimulus_that_never_comes_shows_nothing(one_bwrap: str, tmp_path: Pat
     done = run_script(script_of(STEADY, change), tmp_path, one_bwrap)
     assert done.code == 2
     assert "did not come about within 0.2 s: step 2, wait: marker no-such-file" in done.out
+
+
+def test_an_exit_that_nobody_can_know_is_not_judged(one_bwrap: str, tmp_path: Path) -> None:
+    def change(said: dict[str, Any]) -> None:
+        # bwrap's init waits for its command, and tells nobody how that one ended.
+        said["sandbox"]["command"] = {"shell": "read x"}
+        said["sandbox"]["channels"] = {"input": {"option": "stdin"}}
+        said["steps"] = [
+            {"wait": {"process": "command", "state": "running-command"}},
+            {"write": {"to": "input", "text": "\n"}, "trigger": True},
+            {"wait": {"exit": "monitor"}},
+        ]
+        said["expect"] = [{"exit": {"of": "command", "code": 0}}]
+
+    done = run_script(script_of("pid-1.init-reaps-orphans", change), tmp_path, one_bwrap)
+    assert done.code == 2, done
+    assert "exit: undecided\n" in done.out
 
 
 def test_a_program_to_run_can_be_written_in(one_bwrap: str, tmp_path: Path) -> None:
