@@ -87,12 +87,12 @@ if __name__ == "__main__":
 
 MAIN_REPEATED = """\
 def main():
-    tries = int(sys.argv[2]) if len(sys.argv) > 2 else {tries}
-    failed, unknown = 0, 0
+    tries, failed, unknown = {tries}, 0, 0
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         print(__doc__.partition("\\n\\nUsage: ")[0], end="\\n\\n")
+        tries = int(sys.argv[2]) if len(sys.argv) > 2 else tries
         prepare()
         for number in range(1, tries + 1):
             print(f"Try {{number}} of {{tries}}", flush=True)
@@ -108,7 +108,7 @@ def main():
     finally:
         end_everything()
     print(f"It deviated in {{failed}} of {{tries}} tries.")
-    if failed > {allowed} * tries:
+    if {failed}:
         return 1
     return 2 if unknown or tries < 1 else 0
 

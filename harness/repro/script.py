@@ -183,4 +183,5 @@ def main(scenario: Scenario) -> str:
     if scenario.repeat == 1:
         return MAIN
     allowed = scenario.rate.at_most if scenario.rate is not None else 0.0
-    return MAIN_REPEATED.format(tries=scenario.repeat, allowed=allowed)
+    failed = f"failed > {allowed} * tries" if allowed else "failed"
+    return MAIN_REPEATED.format(tries=scenario.repeat, failed=failed)

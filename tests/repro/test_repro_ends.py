@@ -112,6 +112,44 @@ def test_an_exit_that_nobody_can_know_is_not_judged(one_bwrap: str, tmp_path: Pa
     assert "exit: undecided\n" in done.out
 
 
+def test_tries_that_are_no_number_are_no_deviation(one_bwrap: str, tmp_path: Path) -> None:
+    done = run_script(script_of("die-with-parent.bwrap-killed-early"), tmp_path, one_bwrap, "many")
+    assert done.code == 2
+    assert "many" in done.out
+
+
+@pytest.mark.parametrize("at_most", [0.9, 0.0, None])
+def test_more_failures_than_are_allowed_are_a_deviation(
+    at_most: float | None, one_bwrap: str, tmp_path: Path
+) -> None:
+    def change(said: dict[str, Any]) -> None:
+        said["repeat"] = 2
+        said["expect"] = [{"ran": "never-made"}]
+        if at_most is not None:
+            said["rate"] = {"at_most": at_most}
+
+    done = run_script(script_of("pid-1.init-reaps-orphans", change), tmp_path, one_bwrap)
+    assert done.code == 1, done
+    assert "It deviated in 2 of 2 tries." in done.out
+
+
+def test_as_many_failures_as_are_allowed_are_none(one_bwrap: str, tmp_path: Path) -> None:
+    def change(said: dict[str, Any]) -> None:
+        said["repeat"] = 2
+        said["rate"] = {"at_most": 0.5}
+        said["sandbox"]["command"] = {"shell": "mkdir $SCRATCH/../only-once && touch $SCRATCH/ran"}
+        said["sandbox"]["channels"] = {"status": {"option": "json-status-fd"}}
+        said["steps"] = [{"wait": {"end": "main"}, "trigger": True}]
+        said["expect"] = [{"ran": "ran"}]
+
+    try:
+        done = run_script(script_of("pid-1.init-reaps-orphans", change), tmp_path, one_bwrap)
+    finally:
+        (Path(os.environ["TMPDIR"]) / "only-once").rmdir()
+    assert "It deviated in 1 of 2 tries." in done.out
+    assert done.code == 0, done
+
+
 def test_a_program_to_run_can_be_written_in(one_bwrap: str, tmp_path: Path) -> None:
     text = script_of(STEADY).replace('else "bwrap"', f'else "{one_bwrap}"')
     done = run_script(text, tmp_path)
