@@ -108,7 +108,7 @@ def main():
     finally:
         end_everything()
     print(f"It deviated in {{failed}} of {{tries}} tries.")
-    if {failed}:
+{hint}    if {failed}:
         return 1
     return 2 if unknown or tries < 1 else 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repro_place import absent, run_script, script_of
+from repro_place import absent, by_id, run_script, script_of
 
 from harness.subjects import choose_identity
 
@@ -67,3 +67,5 @@ def mended(one_bwrap: str, open_folder: Path) -> str:
 def test_a_mended_bwrap_shows_no_deviation(scenario_id: str, mended: str, tmp_path: Path) -> None:
     done = run_script(script_of(scenario_id), tmp_path, mended)
     assert done.code == 0, done
+    is_race = by_id()[scenario_id].scenario.repeat > 1
+    assert ("A race may be there all the same" in done.out) == is_race
