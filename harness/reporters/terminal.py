@@ -212,7 +212,9 @@ def _around(events: list[Event], cited: set[int]) -> list[Event]:
     if not cited & {event.seq for event in events}:
         return events[-2 * EXCERPT_RADIUS - 2 :]
     for radius in range(EXCERPT_RADIUS, -1, -1):
-        near = [e for e in events if any(abs(e.seq - seq) <= radius for seq in cited)]
+        # Not every pair of events is looked at: a flood has thousands, and cites them all.
+        wanted = {seq + offset for seq in cited for offset in range(-radius, radius + 1)}
+        near = [event for event in events if event.seq in wanted]
         if len(near) <= EXCERPT_LIMIT:
             return near
     return [event for event in events if event.seq in cited][:EXCERPT_LIMIT]
