@@ -5,8 +5,9 @@ Decides how much of a recording fits on a page; ``html`` decides where a case go
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -14,10 +15,12 @@ from markupsafe import Markup
 from harness.model.timeline import Event, Timeline
 from harness.model.verdict import Finding, Held, Interval, Result, RunRecord
 from harness.reporters.events import describe, shares_wake_up
-from harness.reporters.lanes import EVENTS_DRAWN
+from harness.reporters.lanes import EVENTS_DRAWN, most_telling
 from harness.reporters.svg import Drawing, draw
 from harness.reporters.words import (
+    NEEDS_ATTENTION,
     clause_sentence,
+    events_named,
     events_sentence,
     milliseconds,
     one_line,
@@ -30,22 +33,36 @@ from harness.reporters.words import (
 #: Rows of one event table; a case that has more says so.
 ROWS_PER_CASE = 400
 
-#: Rows of all event tables together.  A row with its glyph takes about 450 bytes (measured), so
-#: this keeps a page of 200 cases under 10 MB whatever they recorded.
+#: Rows of all event tables together.  A row takes 110 to 140 bytes with its share of the head of
+#: its table (measured on 1698 recordings), so this is 1.5 MB: all rows of 300 cases, which have 32
+#: to 40 events each, and of larger pages those that tell most.
 ROWS_PER_PAGE = 12_000
 
 #: Every case keeps this many even on the largest page.
-_ROWS_AT_LEAST = 40
+_ROWS_AT_LEAST = 8
+
+#: Events of all pictures together.  One takes 190 to 220 bytes with its share of the lanes and of
+#: the axis (measured), so this is 13 MB: the whole pictures of 1800 cases.
+MARKS_PER_PAGE = 60_000
+
+#: Every picture keeps this many even on the largest page: most recordings have less.
+_MARKS_AT_LEAST = 40
 
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """One finding with its number in the case; ``links`` are (event number, fragment or None)."""
+    """One finding with its number in the case.
+
+    ``links`` are (event number, fragment or None), ``more`` the events that are not named;
+    ``told`` when a finding above it has the same clause, so that its sentence was read there.
+    """
 
     number: int
     finding: Finding
     sentence: str
+    told: bool
     links: tuple[tuple[int, str | None], ...]
+    more: int
     proof: str
 
 
@@ -53,12 +70,11 @@ class FindingRow:
 class EventRow:
     """One event as a row; ``joined`` when its order against the row above is not known.
 
-    ``fragment`` is its id when the picture does not have the event, else empty: an id in both
-    would be two elements of one name.
+    ``fragment`` is its id when a finding links to it and the picture does not have it, else empty.
     """
 
     event: Event
-    text: str
+    text: Markup
     time: str
     fragment: str
     joined: bool
@@ -90,15 +106,20 @@ def case_views(
 ) -> list[CaseView]:
     """All cases of a run in its order; ``tags`` are all tags, in the order of the page's list."""
     subjects = subject_order(run)
-    sizes = [len(t.events) if (t := timelines.get((r.id, r.subject))) else 0 for r in run.results]
-    limit = row_limit(sizes)
-    anchors = unique_anchors(run.results)
+    found = [timelines.get((result.id, result.subject)) for result in run.results]
+    sizes = [len(timeline.events) if timeline else 0 for timeline in found]
+    limits = row_limits(run.results, sizes)
+    drawn = fitting_limit(sizes, MARKS_PER_PAGE, most=EVENTS_DRAWN, least=_MARKS_AT_LEAST)
     views = []
-    for result, anchor in zip(run.results, anchors, strict=True):
+    for number, (result, anchor) in enumerate(
+        zip(run.results, unique_anchors(run.results), strict=True)
+    ):
         subject = subject_of(run, result.subject)
-        timeline = timelines.get((result.id, result.subject))
-        drawing = _drawing(result, timeline, anchor, limit)
-        rows = _rows(result, timeline, drawing, anchor, limit)
+        linked = {seq for finding in result.findings for seq in events_named(finding)}
+        # Short, because a large page has ten thousand of them, each in two places.
+        fragments = {seq: f"e{number}-{seq}" for seq in linked}
+        shown = _shown(found[number], linked, limits[number])
+        drawing = _drawing(result, found[number], fragments, shown, drawn)
         views.append(
             CaseView(
                 result=result,
@@ -106,8 +127,8 @@ def case_views(
                 version=subject.version if subject else "",
                 subject_index=subjects.index(result.subject),
                 tag_indexes=" ".join(str(tags.index(tag)) for tag in result.tags),
-                findings=_findings(result, run, rows, anchor),
-                sentences=tuple((c, clause_sentence(run.contract, c)) for c in result.clauses),
+                findings=_findings(result, run, shown, fragments),
+                sentences=_untold(result, run),
                 refs=tuple((ref, web_address(ref)) for ref in result.refs),
                 bars=tuple(
                     (r.rule, str(r.failures), r.allowed, interval_bar(r.failures))
@@ -115,23 +136,37 @@ def case_views(
                 ),
                 drawing=drawing,
                 picture=Markup(drawing.markup if drawing else ""),
-                rows=rows,
-                rows_hidden=len(timeline.events) - len(rows) if timeline else 0,
+                rows=_rows(shown, fragments, drawing),
+                rows_hidden=sizes[number] - len(shown),
                 message=why(result),
             )
         )
     return views
 
 
-def row_limit(sizes: Sequence[int]) -> int:
-    """How many rows each table may have so that all of them keep to :data:`ROWS_PER_PAGE`.
+def row_limits(results: Sequence[Result], sizes: Sequence[int]) -> list[int]:
+    """How many rows the table of each result may have; together :data:`ROWS_PER_PAGE`.
 
-    The longest tables are cut first: one long recording does not shorten two hundred short ones.
+    What needs attention is served first, and what is left is for the others.
     """
-    for limit in range(ROWS_PER_CASE, _ROWS_AT_LEAST, -20):
-        if sum(min(size, limit) for size in sizes) <= ROWS_PER_PAGE:
+    urgent = [result.status in NEEDS_ATTENTION for result in results]
+    limits, room = {}, ROWS_PER_PAGE
+    for kind in (True, False):
+        mine = [size for size, is_urgent in zip(sizes, urgent, strict=True) if is_urgent is kind]
+        limits[kind] = fitting_limit(mine, room, most=ROWS_PER_CASE, least=_ROWS_AT_LEAST)
+        room -= sum(min(size, limits[kind]) for size in mine)
+    return [limits[is_urgent] for is_urgent in urgent]
+
+
+def fitting_limit(sizes: Sequence[int], budget: int, *, most: int, least: int) -> int:
+    """How much each may have, between ``least`` and ``most``, so that all keep to ``budget``.
+
+    The longest are cut first: one long recording does not shorten two hundred short ones.
+    """
+    for limit in range(most, least, -1):
+        if sum(min(size, limit) for size in sizes) <= budget:
             return limit
-    return _ROWS_AT_LEAST
+    return least
 
 
 def unique_anchors(results: Iterable[Result]) -> list[str]:
@@ -149,44 +184,57 @@ def unique_anchors(results: Iterable[Result]) -> list[str]:
     return anchors
 
 
-def _drawing(result: Result, timeline: Timeline | None, anchor: str, limit: int) -> Drawing | None:
+def _shown(timeline: Timeline | None, linked: Collection[int], limit: int) -> list[Event]:
+    """The events that have a row.  What is linked to is never cut away, wherever it is."""
+    if timeline is None:
+        return []
+    return most_telling(timeline.events, linked, max(limit, len(linked)))
+
+
+def _drawing(
+    result: Result,
+    timeline: Timeline | None,
+    fragments: Mapping[int, str],
+    shown: Iterable[Event],
+    limit: int,
+) -> Drawing | None:
     if timeline is None or not timeline.events:
         return None
     cited: dict[int, tuple[int, ...]] = {}
     for number, finding in enumerate(result.findings, start=1):
-        for seq in dict.fromkeys(finding.events):
+        for seq in dict.fromkeys(events_named(finding)):
             cited[seq] = (*cited.get(seq, ()), number)
     broken = frozenset(
         n for n, finding in enumerate(result.findings, start=1) if finding.held is not Held.YES
     )
-    return draw(timeline, anchor=anchor, cited=cited, broken=broken, limit=min(limit, EVENTS_DRAWN))
+    return draw(
+        timeline,
+        cited=cited,
+        broken=broken,
+        fragments=fragments,
+        tabled={event.seq for event in shown},
+        limit=limit,
+    )
 
 
 def _rows(
-    result: Result,
-    timeline: Timeline | None,
-    drawing: Drawing | None,
-    anchor: str,
-    limit: int,
+    shown: Iterable[Event], fragments: Mapping[int, str], drawing: Drawing | None
 ) -> tuple[EventRow, ...]:
-    if timeline is None:
-        return ()
-    cited = {seq for finding in result.findings for seq in finding.events}
-    first = timeline.events[:limit]
-    # Evidence is never cut away, wherever it is.
-    shown = first + [event for event in timeline.events[limit:] if event.seq in cited]
     drawn = drawing.drawn if drawing else frozenset()
     rows: list[EventRow] = []
     previous: Event | None = None
     for event in shown:
+        neighbour = previous is not None and previous.seq + 1 == event.seq
         rows.append(
             EventRow(
                 event=event,
-                text=one_line(describe(event), limit=400),
+                # Not the template's escape: a quote in text needs none, and JSON is full of them.
+                text=Markup(html.escape(one_line(describe(event), limit=400), quote=False)),
                 time=milliseconds(event.t_ns),
-                fragment="" if event.seq in drawn else f"{anchor}-e{event.seq}",
-                joined=previous is not None and shares_wake_up(previous, event),
-                cited=event.seq in cited,
+                # Not when the picture has it: it would be two elements of one name.
+                fragment="" if event.seq in drawn else fragments.get(event.seq, ""),
+                joined=neighbour and previous is not None and shares_wake_up(previous, event),
+                cited=event.seq in fragments,
             )
         )
         previous = event
@@ -194,23 +242,33 @@ def _rows(
 
 
 def _findings(
-    result: Result,
-    run: RunRecord,
-    rows: Iterable[EventRow],
-    anchor: str,
+    result: Result, run: RunRecord, shown: Iterable[Event], fragments: Mapping[int, str]
 ) -> tuple[FindingRow, ...]:
-    # Cited events are always among the rows, and each is either in the picture or has a row's id.
-    targets = {row.event.seq: f"{anchor}-e{row.event.seq}" for row in rows}
-    return tuple(
-        FindingRow(
-            number=number,
-            finding=finding,
-            sentence=clause_sentence(run.contract, finding.clause),
-            links=tuple((seq, targets.get(seq)) for seq in finding.events),
-            proof=events_sentence(finding),
+    # What is linked to is always among the rows, and either drawn or a row with an id.
+    there = {event.seq for event in shown}
+    told: set[str | None] = set()
+    rows = []
+    for number, finding in enumerate(result.findings, start=1):
+        named = events_named(finding)
+        rows.append(
+            FindingRow(
+                number=number,
+                finding=finding,
+                sentence=clause_sentence(run.contract, finding.clause),
+                told=finding.clause in told,
+                links=tuple((seq, fragments[seq] if seq in there else None) for seq in named),
+                more=len(finding.events) - len(named),
+                proof=events_sentence(finding),
+            )
         )
-        for number, finding in enumerate(result.findings, start=1)
-    )
+        told.add(finding.clause)
+    return tuple(rows)
+
+
+def _untold(result: Result, run: RunRecord) -> tuple[tuple[str, str], ...]:
+    """The clauses of a case, with their sentences, that none of its findings names."""
+    told = {finding.clause for finding in result.findings}
+    return tuple((c, clause_sentence(run.contract, c)) for c in result.clauses if c not in told)
 
 
 def interval_bar(interval: Interval) -> Markup:

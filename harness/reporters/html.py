@@ -1,7 +1,9 @@
-"""One self-contained page of a run: what needs attention, the contract, every case with its proof.
+"""One self-contained page of a run: what needs attention, where subjects differ or, with only one,
+what it says of the contract, and every case with its proof.
 
 The page asks the network for nothing (its content security policy forbids it) and works without
-JavaScript except for filtering.  This module decides what is shown and in which order; the look is
+JavaScript except for filtering; a tooltip then has only the number and time of an event whose words
+are in the table below.  This module decides what is shown and in which order; the look is
 in ``report.html.j2``, ``report.css`` and ``report.js``.  Everything that the template prints goes
 through ``words.visible`` and is then escaped, without the template asking for it.
 """
@@ -10,7 +12,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 import jinja2
@@ -19,7 +22,13 @@ from markupsafe import Markup
 from harness.model.timeline import Timeline
 from harness.model.verdict import Deviation, RunRecord, Status
 from harness.reporters.cases import CaseView, case_views
-from harness.reporters.matrix import contract_matrix
+from harness.reporters.matrix import (
+    breadth,
+    columns,
+    contract_matrix,
+    scenarios_by_difference,
+    totals,
+)
 from harness.reporters.words import (
     NEEDS_ATTENTION,
     STATUS_ORDER,
@@ -28,6 +37,7 @@ from harness.reporters.words import (
     counts_sentence,
     one_line,
     seconds,
+    seen_on,
     subject_order,
     visible,
     web_address,
@@ -44,6 +54,35 @@ SIGNS = {
     Status.PASS: "✓",
 }
 
+#: Cards of what needs attention before the rest is folded away, when a matrix has it all below.
+_CARDS_OPEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRow:
+    """Known deviations that were seen together, and where: each case once, with what it ran on."""
+
+    deviations: tuple[Deviation, ...]
+    seen: tuple[tuple[CaseView, str], ...]
+
+    @property
+    def reasons(self) -> list[tuple[str, list[str]]]:
+        """The address of each issue, and what bwrap does there."""
+        by_issue: dict[str, dict[str, None]] = {}
+        for one in self.deviations:
+            by_issue.setdefault(one.issue, {})[one.because] = None
+        return [(issue, list(found)) for issue, found in by_issue.items()]
+
+    @property
+    def whens(self) -> list[str]:
+        """What the deviations apply to, each once."""
+        return list(dict.fromkeys(one.when for one in self.deviations))
+
+    @property
+    def fixed(self) -> list[str]:
+        """The versions that mend them, each once; empty for one that none does."""
+        return list(dict.fromkeys(one.fixed_in or "" for one in self.deviations))
+
 
 def render(run: RunRecord, timelines: Mapping[tuple[str, str], Timeline]) -> str:
     """The page of a run, as text to be encoded in UTF-8."""
@@ -57,9 +96,17 @@ def render(run: RunRecord, timelines: Mapping[tuple[str, str], Timeline]) -> str
         cases=cases,
         areas=_areas(cases),
         urgent=_urgent(cases),
-        known=_known(cases),
+        # With one subject the contract alone is the matrix: the cases are its scenarios.
+        several=len(run.subjects) > 1,
+        cards_open=_CARDS_OPEN,
+        known=_known_by_scenario(run, cases) if len(run.subjects) > 1 else _known(cases),
         skips=_skips(cases),
         matrix=contract_matrix(run),
+        scenarios=scenarios_by_difference(run),
+        columns=columns(run),
+        totals=totals(run),
+        breadth=breadth(run),
+        tables_are_cut=any(case.rows_hidden for case in cases),
         anchor_of=lambda result: anchors[id(result)],
         subjects=subject_order(run),
         tags=tags,
@@ -121,14 +168,45 @@ def _areas(cases: Iterable[CaseView]) -> list[tuple[str, list[CaseView]]]:
     ]
 
 
-def _known(cases: Iterable[CaseView]) -> list[tuple[Deviation, list[CaseView]]]:
+def _known(cases: Iterable[CaseView]) -> list[KnownRow]:
+    """One row for each deviation, with every case that it was seen in."""
     grouped: dict[tuple[str, ...], tuple[Deviation, list[CaseView]]] = {}
     for case in cases:
+        for one in _deviations([case]):
+            grouped.setdefault(_same(one), (one, []))[1].append(case)
+    return [
+        KnownRow((one,), tuple((case, case.result.subject) for case in found))
+        for one, found in grouped.values()
+    ]
+
+
+def _known_by_scenario(run: RunRecord, cases: Iterable[CaseView]) -> list[KnownRow]:
+    """Every scenario once, with the subjects that it deviates on; those with the same deviations
+    share a row."""
+    by_id: dict[str, list[CaseView]] = {}
+    for case in cases:
         if case.result.status is Status.KNOWN:
-            for one in case.result.deviations:
-                key = (one.because, one.issue, one.when, one.fixed_in or "")
-                grouped.setdefault(key, (one, []))[1].append(case)
-    return list(grouped.values())
+            by_id.setdefault(case.result.id, []).append(case)
+    grouped: dict[tuple[tuple[str, ...], ...], list[list[CaseView]]] = {}
+    for found in by_id.values():
+        grouped.setdefault(tuple(map(_same, _deviations(found))), []).append(found)
+    return [
+        KnownRow(
+            tuple(_deviations(together[0])),
+            tuple((c[0], seen_on(run, (case.result.subject for case in c))) for c in together),
+        )
+        for together in grouped.values()
+    ]
+
+
+def _deviations(cases: Sequence[CaseView]) -> list[Deviation]:
+    """The deviations of known cases, each once: two rules that deviate for one reason are one."""
+    known = (case.result for case in cases if case.result.status is Status.KNOWN)
+    return list({_same(one): one for result in known for one in result.deviations}.values())
+
+
+def _same(one: Deviation) -> tuple[str, ...]:
+    return (one.because, one.issue, one.when, one.fixed_in or "")
 
 
 def _skips(cases: Iterable[CaseView]) -> list[tuple[str, str, list[CaseView]]]:

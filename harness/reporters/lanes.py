@@ -35,6 +35,9 @@ BREAK_NS = 60_000_000
 SPLIT_NS = 2_000_000
 
 LANE_HEIGHT = 34
+#: From the middle of a glyph without a badge to the begin of its label, as ``report.css`` has it.
+LABEL_OFFSET = 8.0
+
 CHAR_WIDTH = 6.05  # of the 10 px monospace of labels; DejaVu Sans Mono is the widest in use
 _GLYPH = 12.0
 _PAD = 7.0
@@ -56,7 +59,7 @@ def arrange(
     ``cited`` maps a sequence number to the numbers of findings; ``at_least`` is a width to fill by
     widening the gaps, so that short recordings are not huddled on the left.
     """
-    events = _drawn(timeline.events, cited, limit)
+    events = most_telling(timeline.events, cited, limit)
     lanes = {lane.name: lane for lane in _lanes(events)}
     layout = _place(events, lanes, cited, stretch=1.0)
     gaps = sum(_gap(a.t_ns, b.t_ns) for a, b in zip(layout[0], layout[0][1:], strict=False))
@@ -82,8 +85,11 @@ def text_width(text: str) -> float:
     return cells * CHAR_WIDTH
 
 
-def _drawn(events: Sequence[Event], cited: Iterable[int], limit: int) -> list[Event]:
-    """The events to draw: when there are too many, those that carry the story."""
+def most_telling(events: Sequence[Event], cited: Iterable[int], limit: int) -> list[Event]:
+    """At most ``limit`` events in their order: when there are more, those that carry the story.
+
+    What is cited comes first, whatever kind it is, then the trigger, then how processes lived.
+    """
     if len(events) <= limit:
         return list(events)
     story = (
@@ -94,9 +100,11 @@ def _drawn(events: Sequence[Event], cited: Iterable[int], limit: int) -> list[Ev
     wanted = set(cited)
 
     def importance(event: Event) -> int:
-        if event.seq in wanted or event.data.get("trigger"):
+        if event.seq in wanted:
             return 0
-        return 1 if event.kind in story else 2
+        if event.data.get("trigger"):
+            return 1
+        return 2 if event.kind in story else 3
 
     chosen = sorted(events, key=lambda event: (importance(event), event.seq))[:limit]
     return sorted(chosen, key=lambda event: event.seq)
@@ -207,7 +215,7 @@ def badge_width(cites: tuple[int, ...]) -> float:
 
 def label_offset(cites: tuple[int, ...]) -> float:
     """From the middle of a glyph to the begin of its label."""
-    return max(8.0, badge_width(cites) / 2 + 3) if cites else 8.0
+    return max(LABEL_OFFSET, badge_width(cites) / 2 + 3) if cites else LABEL_OFFSET
 
 
 def _groups(events: Sequence[Event]) -> list[list[Event]]:

@@ -1,22 +1,33 @@
-"""The supervision contract against every subject: one row a clause, one column a subject.
+"""Every subject side by side: one row a contract clause or a scenario, one column a subject.
 
 Where subjects disagree is what a reader of several versions came for, so those rows come first.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.model.verdict import Held, Result, RunRecord, Status
-from harness.reporters.words import STATUS_ORDER, subject_order
+from harness.reporters.words import (
+    NEEDS_ATTENTION,
+    STATUS_ORDER,
+    area,
+    subject_of,
+    subject_order,
+)
+
+#: From this many subjects on the matrix scrolls sideways in a box of its own.
+_MANY_SUBJECTS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What all results of one subject say about one clause.
+    """What all results of one subject say about one clause or one scenario.
 
-    ``status`` is the most urgent of them, None when none tested the clause; ``result`` is the one
-    that it comes from; ``agreeing`` of ``total`` results upheld the clause.
+    ``status`` is the most urgent of them, None when there is none; ``result`` is the one that it
+    comes from; ``agreeing`` of ``total`` results upheld the clause.
     """
 
     status: Status | None
@@ -42,8 +53,27 @@ class Row:
     @property
     def differs(self) -> bool:
         """Whether two subjects that were judged say different things."""
-        undecided = (None, Status.SKIP)
-        return len({cell.status for cell in self.cells if cell.status not in undecided}) > 1
+        return _differ(self.cells)
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioRow:
+    """One scenario; the cells are in the order of ``words.subject_order``."""
+
+    id: str
+    title: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether two subjects that were judged say different things."""
+        return _differ(self.cells)
+
+
+def _differ(cells: Iterable[Cell]) -> bool:
+    # A skip says nothing about bwrap, and neither does a subject that the scenario never ran on.
+    undecided = (None, Status.SKIP)
+    return len({cell.status for cell in cells if cell.status not in undecided}) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +101,73 @@ def contract_matrix(run: RunRecord) -> Matrix:
     return Matrix(tuple(subjects), tuple(rows))
 
 
+def scenario_rows(run: RunRecord) -> list[ScenarioRow]:
+    """All scenarios of a run: those that differ first, the most urgent of them on top.
+
+    Rows that differ in the same way are neighbours, so that what changed between two versions is
+    one block; the others are in the order of the run.
+    """
+    subjects = subject_order(run)
+    by_id: dict[str, dict[str, list[Result]]] = {}
+    for result in run.results:
+        by_id.setdefault(result.id, {}).setdefault(result.subject, []).append(result)
+    rows = []
+    for scenario, by_subject in by_id.items():
+        found = [by_subject.get(spec, []) for spec in subjects]
+        title = next((result.title for results in found for result in results if result.title), "")
+        cells = (_ranked([(result.status, result) for result in results]) for results in found)
+        rows.append(ScenarioRow(scenario, title, tuple(cells)))
+    return sorted(rows, key=_likeness)
+
+
+def _likeness(row: ScenarioRow) -> tuple[bool, list[int]]:
+    if not row.differs:
+        return True, []
+    ranks = [STATUS_ORDER.index(cell.status) if cell.status else 99 for cell in row.cells]
+    return False, [min(ranks), *ranks]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenarios:
+    """The rows of scenarios: those that differ, and the others by area."""
+
+    differing: list[ScenarioRow]
+    alike: list[tuple[str, list[ScenarioRow]]]
+    total: int
+
+
+def scenarios_by_difference(run: RunRecord) -> Scenarios:
+    """All rows of scenarios, sorted into those that differ and the others."""
+    rows = scenario_rows(run)
+    alike: dict[str, list[ScenarioRow]] = {}
+    for row in rows:
+        if not row.differs:
+            alike.setdefault(area(row.id), []).append(row)
+    return Scenarios([row for row in rows if row.differs], sorted(alike.items()), len(rows))
+
+
+def columns(run: RunRecord) -> list[tuple[str, str]]:
+    """The heads of the matrix: a subject and its bwrap version."""
+    subjects = ((spec, subject_of(run, spec)) for spec in subject_order(run))
+    return [(spec, subject.version if subject else "") for spec, subject in subjects]
+
+
+def totals(run: RunRecord) -> list[list[tuple[Status, int]]]:
+    """How many results of each status each subject has: passes first, skips last."""
+    found = Counter((result.subject, result.status) for result in run.results)
+    order = (Status.PASS, Status.KNOWN, *NEEDS_ATTENTION, Status.SKIP)
+    return [
+        [(status, found[spec, status]) for status in order if found[spec, status]]
+        for spec in subject_order(run)
+    ]
+
+
+def breadth(run: RunRecord) -> str:
+    """How wide the matrix is, as the style sheet calls it: ``few``, ``some`` or ``many``."""
+    count = len(subject_order(run))
+    return "few" if count <= 3 else "some" if count < _MANY_SUBJECTS else "many"
+
+
 def _clauses(result: Result) -> list[str]:
     found = [finding.clause for finding in result.findings if finding.clause]
     return list(dict.fromkeys([*result.clauses, *found]))
@@ -91,9 +188,12 @@ def clause_status(clause: str, result: Result) -> Status:
 
 
 def _cell(clause: str, results: list[Result]) -> Cell:
-    if not results:
+    return _ranked([(clause_status(clause, result), result) for result in results])
+
+
+def _ranked(judged: list[tuple[Status, Result]]) -> Cell:
+    if not judged:
         return Cell(None)
-    judged = [(clause_status(clause, result), result) for result in results]
-    ranked = sorted(judged, key=lambda pair: STATUS_ORDER.index(pair[0]))
+    status, result = min(judged, key=lambda pair: STATUS_ORDER.index(pair[0]))
     agreeing = sum(status is Status.PASS for status, _ in judged)
-    return Cell(ranked[0][0], ranked[0][1], agreeing, len(judged))
+    return Cell(status, result, agreeing, len(judged))

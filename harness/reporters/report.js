@@ -36,9 +36,36 @@
     document.getElementById("none").hidden = shown > 0 || all === 0;
   };
 
+  // Only events that a finding cites have an id. The mark of any other is found by the number that
+  // its title begins with, and gets an id when somebody wants to link to it.
+  const mark = (one, number) => Array.from(one.querySelectorAll(".tl-marks > g"))
+    .find((each) => each.querySelector("title").textContent.startsWith(`#${number} `));
+  const row = (one, number) => Array.from(one.querySelectorAll(".events tbody tr"))
+    .find((each) => parseInt(each.cells[0].textContent, 10) === number);
+  const find = (id) => {
+    const known = document.getElementById(id);
+    const [, name, number] = known ? [] : /^(case-.*)-e(\d+)$/.exec(id) || [];
+    const one = name && document.getElementById(name);
+    const found = one && (mark(one, Number(number)) || row(one, Number(number)));
+    if (found && !found.id) found.id = id;
+    return known || found;
+  };
+
+  // The words of an event are in the page once, in the table; its tooltip gets them on opening.
+  const complete = (one) => {
+    const said = new Map();
+    for (const each of one.querySelectorAll(".events tbody tr")) {
+      said.set(parseInt(each.cells[0].textContent, 10), `: ${each.cells[4].textContent.trim()}`);
+    }
+    for (const title of one.querySelectorAll(".tl-marks > g > title")) {
+      const [, number] = /^#(\d+) at [\d.]+ ms$/.exec(title.textContent) || [];
+      if (number) title.textContent += said.get(Number(number)) || "";
+    }
+  };
+
   // A link to a case, to an event in its picture or to a row of its table opens what hides it.
   const reveal = () => {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = find(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
     for (let at = target; at; at = at.parentElement) {
       if (at.tagName === "DETAILS") at.open = true;
@@ -54,12 +81,19 @@
   document.getElementById("open-all").onclick = () => cases.forEach((one) => { one.open = !one.hidden; });
   document.getElementById("close-all").onclick = () => cases.forEach((one) => { one.open = false; });
   addEventListener("hashchange", reveal);
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches("details.case[open]")) complete(event.target);
+  }, true);
   // From a row of the table to the event's place in the picture.
   document.addEventListener("click", (event) => {
     const cell = event.target.closest(".events td:first-child");
     if (!cell) return;
-    const id = `${cell.closest("details.case").id}-e${parseInt(cell.textContent, 10)}`;
-    if (document.getElementById(id)) location.hash = id;
+    const one = cell.closest("details.case");
+    const number = parseInt(cell.textContent, 10);
+    const found = mark(one, number);
+    if (!found) return;
+    found.id ||= `${one.id}-e${number}`;
+    location.hash = found.id;
   });
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
@@ -78,11 +112,14 @@
     }
   });
 
-  for (const button of document.querySelectorAll("button.copy")) {
+  for (const code of document.querySelectorAll(".rerun > code")) {
     if (!navigator.clipboard) break;
-    button.hidden = false;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Copy";
+    code.after(button);
     button.onclick = async () => {
-      await navigator.clipboard.writeText(button.previousElementSibling.textContent);
+      await navigator.clipboard.writeText(code.textContent);
       button.textContent = "Copied";
       setTimeout(() => { button.textContent = "Copy"; }, 1500);
     };

@@ -3,13 +3,17 @@
 Pure string building; ``lanes`` decides where things go, ``report.css`` how they look (classes that
 begin with ``tl-``), so that one drawing serves light, dark and print.  Text from outside is escaped
 here and nowhere else.  For readers who do not see it the picture is one image with a sentence; the
-table of events beside it says everything that it shows.
+table of events beside it says what it shows.
+
+A page has tens of thousands of events, so what all of them share is said once: lines of one look
+are one path, offsets are in the style sheet, only what is linked to has an id, and an event whose
+words are in the table beside the picture has no more than its number and time in its tooltip.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.model.timeline import Event, Kind, Timeline
@@ -18,6 +22,7 @@ from harness.reporters.glyphs import SHAPES, look
 from harness.reporters.lanes import (
     BREAK_NS,
     EVENTS_DRAWN,
+    LABEL_OFFSET,
     LANE_HEIGHT,
     arrange,
     badge_width,
@@ -31,6 +36,9 @@ _TOP = 42  # the flag of the trigger, the times, the brackets
 _BOTTOM = 20  # the lengths of the breaks
 _CENTRE = 22  # from the top of a lane to its bar: there is room for a badge above
 _NAME_CHARS = 18
+_QUIET = ("mute", "step")  # the colour of marks that have no class
+_TOGETHER = "noticed in one wake-up: which came first is not known"
+_BADGE_HEIGHT = 13  # the width of the badge's line in report.css
 
 #: Fills the column of the page on a desktop; wider pictures scroll.
 _WIDTH_FILLED = 940
@@ -38,7 +46,7 @@ _WIDTH_FILLED = 940
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The markup, and the events in it: each has the id ``<anchor>-e<seq>``."""
+    """The markup, the events in it, and how many there was no room for."""
 
     markup: str
     drawn: frozenset[int]
@@ -48,33 +56,38 @@ class Drawing:
 def draw(
     timeline: Timeline,
     *,
-    anchor: str,
     cited: Mapping[int, tuple[int, ...]] | None = None,
     broken: frozenset[int] = frozenset(),
+    fragments: Mapping[int, str] | None = None,
+    tabled: Collection[int] = frozenset(),
     limit: int = EVENTS_DRAWN,
 ) -> Drawing:
     """Draw a timeline.
 
     ``cited`` maps the sequence number of an event to the numbers of the findings that cite it,
-    ``broken`` are the numbers of those that did not hold.
+    ``broken`` are the numbers of those that did not hold.  ``fragments`` are the ids of the events
+    that something links to, ``tabled`` the events that have a row in the table of the page.
     """
     layout = arrange(timeline, cited=cited or {}, limit=limit, at_least=_WIDTH_FILLED)
     height = _TOP + LANE_HEIGHT * len(layout.lanes) + _BOTTOM
     width = round(layout.width + _left_over_room(layout))
     parts = [
-        *(_lane_line(lane, layout, width) for lane in layout.lanes),
+        *_lane_lines(layout, width),
         *_axis(layout, height),
-        *(_span(span) for span in layout.spans),
-        *_steps(layout),
+        *_spans(layout.spans),
+        _path("tl-steps", _steps(layout)),
         *_breaks(layout, height),
         *_triggers(layout, height),
-        *(_arrow(mark, layout) for mark in layout.marks if mark.event.kind is Kind.SIGNAL_SENT),
-        *(_mark(mark, anchor, broken) for mark in layout.marks),
+        _path("tl-arrow", (_arrow(mark, layout) for mark in layout.marks)),
+        '<g class="tl-marks">',
+        *(_mark(mark, broken, fragments or {}, tabled) for mark in layout.marks),
+        "</g>",
         *(_left_over(span) for span in layout.spans if span.end == "left-over"),
     ]
+    about = _attribute(_sentence(timeline, layout, tabled))
     plot = (
-        f'<svg class="tl-plot" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-        f' role="img" aria-label="{_attribute(_sentence(timeline, layout))}">{"".join(parts)}</svg>'
+        f'<svg class="tl-plot" width="{width}" height="{height}" role="img" aria-label="{about}">'
+        f"{''.join(parts)}</svg>"
     )
     box = '<div class="tl" tabindex="0" role="group" aria-label="Timeline">'
     return Drawing(
@@ -84,9 +97,18 @@ def draw(
     )
 
 
-def render(timeline: Timeline, *, anchor: str = "case") -> str:
+def render(timeline: Timeline) -> str:
     """The markup of :func:`draw` for a timeline that no finding cites."""
-    return draw(timeline, anchor=anchor).markup
+    return draw(timeline).markup
+
+
+def _path(look: str, pieces: Iterable[str], title: str = "") -> str:
+    """All lines of one look as one path; nothing when there are none."""
+    line = "".join(pieces)
+    if not line:
+        return ""
+    end = f"><title>{title}</title></path>" if title else "/>"
+    return f'<path class="{look}" d="{line}"{end}'
 
 
 def _text(text: object) -> str:
@@ -98,34 +120,34 @@ def _attribute(text: object) -> str:
 
 
 def _n(number: float) -> str:
-    """A coordinate with at most one decimal: hundreds of events make the page heavy otherwise."""
-    return f"{number:.1f}".removesuffix(".0")
+    """A coordinate in whole pixels: a decimal can be neither seen nor had for nothing."""
+    return f"{number:.0f}"
 
 
 def _y(lane: Lane) -> int:
     return _TOP + LANE_HEIGHT * lane.index + _CENTRE
 
 
-def _sentence(timeline: Timeline, layout: Layout) -> str:
+def _sentence(timeline: Timeline, layout: Layout, tabled: Collection[int]) -> str:
     last = timeline.events[-1].t_ns if timeline.events else 0
     names = ", ".join(lane.name.removeprefix("/") for lane in layout.lanes)
     count = plural(len(timeline.events), "event")
-    return (
-        f"Timeline of {count} in {seconds(last / 1e9)}; lanes: {names}. The table has all events."
-    )
+    rows = "all events" if len(tabled) == len(timeline.events) else plural(len(tabled), "event")
+    table = f" The table has {rows}." if tabled else ""
+    return f"Timeline of {count} in {seconds(last / 1e9)}; lanes: {names}.{table}"
 
 
 def _names(layout: Layout, height: int) -> str:
     shown = [short(lane.name.removeprefix("/"), width=_NAME_CHARS) for lane in layout.lanes]
     width = round(max((text_width(name) for name in shown), default=0) * 1.1 + 20)
-    texts = [
-        f'<text class="{"tl-chan" if lane.is_channel else "tl-name"}" x="{width - 8}"'
-        f' y="{_y(lane) + 4}">{_text(name)}<title>{_text(_about(lane))}</title></text>'
-        for lane, name in zip(layout.lanes, shown, strict=True)
-    ]
+    texts = {True: "", False: ""}
+    for lane, name in zip(layout.lanes, shown, strict=True):
+        whole = f"<title>{_text(_about(lane))}</title>" if name.endswith("…") else ""
+        texts[lane.is_channel] += f'<text y="{_y(lane) + 4}">{_text(name)}{whole}</text>'
     return (
         f'<svg class="tl-names" width="{width}" height="{height}" aria-hidden="true">'
-        f"{''.join(texts)}</svg>"
+        f'<g transform="translate({width - 8})">{texts[False]}<g class="tl-chan">{texts[True]}</g>'
+        "</g></svg>"
     )
 
 
@@ -133,42 +155,46 @@ def _about(lane: Lane) -> str:
     return f"channel {lane.name[1:]}" if lane.is_channel else lane.name
 
 
-def _lane_line(lane: Lane, layout: Layout, width: int) -> str:
-    previous = layout.lanes[lane.index - 1] if lane.index else lane
-    divider = ""
-    if lane.is_channel and not previous.is_channel:
-        top = _TOP + LANE_HEIGHT * lane.index + 1
-        divider = f'<path class="tl-div" d="M0 {top}H{width}"/>'
-    return f'{divider}<path class="tl-lane" d="M0 {_y(lane)}H{width}"/>'
+def _lane_lines(layout: Layout, width: int) -> list[str]:
+    first = next((lane.index for lane in layout.lanes if lane.is_channel), 0)
+    top = _TOP + LANE_HEIGHT * first + 1
+    divider = [f"M0 {top}H{width}"] if first else []
+    return [
+        _path("tl-div", divider),
+        _path("tl-lane", (f"M0 {_y(lane)}H{width}" for lane in layout.lanes)),
+    ]
 
 
 def _axis(layout: Layout, height: int) -> list[str]:
     """Times, as many as fit, and a bracket over every wake-up that hides an order."""
-    parts: list[str] = []
+    lines: list[str] = []
+    times: list[str] = []
     free = 0.0
     for column in layout.columns:
         x = column.left + 6
         label = f"{column.t_ns / 1e6:.1f}" if column.t_ns < 1e9 else f"{column.t_ns / 1e6:.0f}"
-        label += " ms" if not parts else ""
+        label += " ms" if not times else ""
         half = text_width(label) / 2
-        at = max(x, half + 1)
+        at = max(x, half + 3)
         if at - half >= free:
             free = at + half + 10
-            parts.append(f'<path class="tl-grid" d="M{_n(x)} {_TOP - 8}V{height - _BOTTOM}"/>')
-            parts.append(f'<text class="tl-time" x="{_n(at)}" y="27">{label}</text>')
-    parts += [_bracket(bracket, height) for bracket in layout.brackets]
-    return parts
+            lines.append(f"M{_n(x)} {_TOP - 8}V{height - _BOTTOM}")
+            times.append(f'<text x="{_n(at)}">{label}</text>')
+    return [
+        _path("tl-grid", lines),
+        f'<g class="tl-time" transform="translate(0 27)">{"".join(times)}</g>',
+        _path("tl-band", (_band(bracket, height) for bracket in layout.brackets), _TOGETHER),
+        _path("tl-brace", (_brace(bracket) for bracket in layout.brackets)),
+    ]
 
 
-def _bracket(bracket: Bracket, height: int) -> str:
-    left, right = bracket.left, bracket.right
-    low = height - _BOTTOM
-    title = f"{bracket.count} events of one wake-up: their order is not known"
-    return (
-        f'<g class="tl-wake"><title>{title}</title>'
-        f'<path class="tl-band" d="M{_n(left)} {_TOP - 4}H{_n(right)}V{low}H{_n(left)}z"/>'
-        f'<path class="tl-brace" d="M{_n(left)} {_TOP}v-5H{_n(right)}v5"/></g>'
-    )
+def _band(bracket: Bracket, height: int) -> str:
+    left, right = _n(bracket.left), _n(bracket.right)
+    return f"M{left} {_TOP - 4}H{right}V{height - _BOTTOM}H{left}z"
+
+
+def _brace(bracket: Bracket) -> str:
+    return f"M{_n(bracket.left)} {_TOP}v-5H{_n(bracket.right)}v5"
 
 
 def _breaks(layout: Layout, height: int) -> list[str]:
@@ -188,16 +214,18 @@ def _breaks(layout: Layout, height: int) -> list[str]:
     return parts
 
 
-def _span(span: Span) -> str:
-    y = _y(span.lane)
-    if span.lane.is_channel:
-        return f'<path class="tl-pipe" d="M0 {y}H{_n(span.stop)}"/>'
-    kind = {"left-over": "tl-life tl-stray", "open": "tl-life tl-open"}.get(span.end, "tl-life")
-    bar = f'<path class="{kind}" d="M{_n(span.start)} {y}H{_n(span.stop)}"/>'
-    if span.zombie_until is None:
-        return bar
-    zombie = f'<path class="tl-zombie" d="M{_n(span.stop)} {y}H{_n(span.zombie_until)}"/>'
-    return bar + zombie
+def _spans(spans: Iterable[Span]) -> list[str]:
+    """The bars of all processes and channels, and the dotted ends of who was not collected yet."""
+    lines: dict[str, str] = {}
+    for span in spans:
+        y = _y(span.lane)
+        look = "tl-life tl-stray" if span.end == "left-over" else "tl-life"
+        look = "tl-pipe" if span.lane.is_channel else look
+        lines[look] = lines.get(look, "") + f"M{_n(span.start)} {y}H{_n(span.stop)}"
+        if span.zombie_until is not None:
+            line = f"M{_n(span.stop)} {y}H{_n(span.zombie_until)}"
+            lines["tl-zombie"] = lines.get("tl-zombie", "") + line
+    return [_path(look, [line]) for look, line in lines.items()]
 
 
 _LEFT_OVER = "left over, killed"
@@ -228,7 +256,7 @@ def _steps(layout: Layout) -> list[str]:
                 begun[index] = mark
             case Kind.STEP_DONE | Kind.STEP_TIMED_OUT | Kind.STEP_FAILED if index in begun:
                 begin, y = begun.pop(index), _y(mark.lane)
-                parts.append(f'<path class="tl-steps" d="M{_n(begin.x)} {y}H{_n(mark.x)}"/>')
+                parts.append(f"M{_n(begin.x)} {y}H{_n(mark.x)}")
             case _:
                 pass
     return parts
@@ -249,6 +277,8 @@ def _triggers(layout: Layout, height: int) -> list[str]:
 
 def _arrow(mark: Mark, layout: Layout) -> str:
     """From the sender to the receiver; who is not on the picture sends from the observer's lane."""
+    if mark.event.kind is not Kind.SIGNAL_SENT:
+        return ""
     by = str(mark.event.data.get("by", "observer"))
     sender = next((lane for lane in layout.lanes if lane.name == by and not lane.is_channel), None)
     if sender is None or sender.index == mark.lane.index:
@@ -256,40 +286,54 @@ def _arrow(mark: Mark, layout: Layout) -> str:
     down = sender.index < mark.lane.index
     begin = _y(sender) + (8 if down else -8)
     end = _y(mark.lane) + (-5 if down else 5)
-    return f'<path class="tl-arrow" d="M{_n(mark.x)} {begin}V{end}"/>'
+    return f"M{_n(mark.x)} {begin}V{end}"
 
 
-def _mark(mark: Mark, anchor: str, broken: frozenset[int]) -> str:
+def _mark(
+    mark: Mark, broken: frozenset[int], fragments: Mapping[int, str], tabled: Collection[int]
+) -> str:
     event = mark.event
-    title = f"#{event.seq} · {milliseconds(event.t_ns)} ms · {event.lane}: {describe(event)}"
+    # The page's script finds an event by the number that its title begins with.
+    title = f"#{event.seq} at {milliseconds(event.t_ns)} ms"
+    if event.seq not in tabled:
+        title += f": {describe(event)}"
     if event.kind is Kind.STEP_STARTED:
         shape, tone = _step_badge(event), "step"
     else:
         name, tone = look(event)
         shape = SHAPES[name]
-    label = ""
-    if mark.label:
-        x = _n(label_offset(mark.cites))
-        label = f'<text class="tl-label" x="{x}" y="-6">{_text(mark.label)}</text>'
+    fragment = fragments.get(event.seq)
+    attributes = f' id="{html.escape(fragment)}"' if fragment else ""
+    if tone not in _QUIET or event.kind is Kind.STEP_STARTED:
+        attributes += f' class="tl-{tone}"'
     return (
-        f'<g id="{html.escape(anchor)}-e{event.seq}" class="tl-{tone}"'
-        f' transform="translate({_n(mark.x)} {_y(mark.lane)})">'
-        f"<title>{_text(title)}</title>{shape}{label}{_cite(mark, broken)}</g>"
+        f'<g{attributes} transform="translate({_n(mark.x)} {_y(mark.lane)})">'
+        f"<title>{_text(title)}</title>{shape}{_label(mark)}{_cite(mark, broken)}</g>"
     )
+
+
+def _label(mark: Mark) -> str:
+    if not mark.label:
+        return ""
+    # The style sheet moves every label by the usual offset.
+    further = label_offset(mark.cites) - LABEL_OFFSET
+    place = f' x="{_n(further)}"' if further else ""
+    return f"<text{place}>{_text(mark.label)}</text>"
 
 
 def _step_badge(event: Event) -> str:
     index = short(event.data.get("index", "?"), width=2)
-    return f'<circle r="6.5"/><text class="tl-index" y="3.2">{_text(index)}</text>'
+    return f'<circle r="6.5"/><text>{_text(index)}</text>'
 
 
 def _cite(mark: Mark, broken: frozenset[int]) -> str:
     if not mark.cites:
         return ""
-    width = badge_width(mark.cites)
+    # The badge is a line as thick as it is high, whose round ends make it a pill.
+    length = badge_width(mark.cites) - _BADGE_HEIGHT
     tone = " tl-broken" if broken.intersection(mark.cites) else ""
-    numbers = ",".join(map(str, mark.cites))
+    line = f"M{-length / 2:.1f} 0h{length:.1f}"
     return (
-        f'<g class="tl-cite{tone}"><rect x="{_n(-width / 2)}" y="-21" width="{_n(width)}"'
-        f' height="13" rx="6.5"/><text y="-11.2">{numbers}</text></g>'
+        f'<g class="tl-cite{tone}"><path d="{line}"/>'
+        f"<text>{','.join(map(str, mark.cites))}</text></g>"
     )

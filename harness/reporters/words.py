@@ -21,6 +21,9 @@ STATUS_ORDER = (*NEEDS_ATTENTION, Status.KNOWN, Status.SKIP, Status.PASS)
 #: cannot be opened proves nothing.  The JSON report and the stored run keep everything.
 FIELD_LIMIT = 2_000
 
+#: A finding names this many of its events; in 1698 results none had more than nine.
+EVENTS_NAMED = 20
+
 # Characters that act instead of being seen: C0 and C1 controls (ANSI escapes begin with one), DEL,
 # line separators, marks that reorder or hide text (U+061C, U+200B-F, U+202A-E, U+2060-9, U+FEFF),
 # tag characters; and what XML 1.0 section 2.2 forbids or UTF-8 cannot carry: lone surrogates and
@@ -133,10 +136,44 @@ def counts_sentence(run: RunRecord) -> str:
     return ", ".join(parts) or "nothing ran"
 
 
+def seen_on(run: RunRecord, specs: Iterable[str]) -> str:
+    """Which subjects of a run, in few words: ``all 6 subjects``, else their bwrap versions.
+
+    A version stands for all subjects that have it; where only some of those are meant, and where a
+    result names a subject that the run does not know, the subject is named.
+    """
+    meant = set(specs)
+    known = {subject.spec for subject in run.subjects}
+    if len(known) > 1 and meant == known:
+        return f"all {len(known)} subjects"
+    names: dict[str, None] = {}
+    for subject in sorted(run.subjects, key=lambda subject: version_key(subject.version)):
+        if subject.spec in meant:
+            same = {other.spec for other in run.subjects if other.version == subject.version}
+            apart = f"{subject.version} ({subject.spec})" if subject.version else subject.spec
+            names[subject.version if subject.version and same <= meant else apart] = None
+    return ", ".join([*names, *sorted(meant - known)])
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """What to sort versions by: ``0.13.1`` comes after ``0.8.0``."""
+    return tuple(int(number) for number in re.findall(r"[0-9]{1,9}", version))
+
+
+def events_named(finding: Finding) -> tuple[int, ...]:
+    """The events of a finding that a report names: a flood has thousands, and none of them tells
+    more than the first few and the last."""
+    whole = finding.events
+    return whole if len(whole) <= EVENTS_NAMED else (*whole[: EVENTS_NAMED - 1], whole[-1])
+
+
 def events_sentence(finding: Finding) -> str:
     """Which events prove a finding."""
     if finding.events:
-        return ", ".join(f"#{seq}" for seq in finding.events)
+        named = events_named(finding)
+        text = ", ".join(f"#{seq}" for seq in named)
+        more = len(finding.events) - len(named)
+        return f"{text} and {more} more" if more else text
     return "none: undecided" if finding.held is Held.UNKNOWN else "none: the proof is an absence"
 
 

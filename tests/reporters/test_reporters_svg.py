@@ -24,6 +24,11 @@ def _layout(timeline: Timeline, **cited: tuple[int, ...]) -> Layout:
     return arrange(timeline, cited={int(seq[1:]): numbers for seq, numbers in cited.items()})
 
 
+def _all(timeline: Timeline) -> dict[int, str]:
+    """An id for every event, as if a finding linked to each."""
+    return {event.seq: f"c-e{event.seq}" for event in timeline.events}
+
+
 def _parse(markup: str) -> ET.Element:
     return ET.fromstring(markup)
 
@@ -34,20 +39,58 @@ def _ids(markup: str) -> set[str]:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_every_event_is_drawn_once_with_its_anchor(key: tuple[str, str]) -> None:
-    drawing = svg.draw(TIMELINES[key], anchor="case-x")
-    assert _ids(drawing.markup) == {f"case-x-e{e.seq}" for e in TIMELINES[key].events}
+    timeline = TIMELINES[key]
+    drawing = svg.draw(timeline, fragments=_all(timeline))
+    assert _ids(drawing.markup) == {f"c-e{event.seq}" for event in timeline.events}
+    assert drawing.drawn == {event.seq for event in timeline.events}
+
+
+def test_only_what_is_linked_to_has_an_id() -> None:
+    assert _ids(svg.render(GATE)) == set()
+    assert _ids(svg.draw(GATE, fragments={11: "e0-11", 16: "e0-16"}).markup) == {"e0-11", "e0-16"}
+
+
+def _tooltips(markup: str) -> list[str]:
+    marks = next(node for node in _parse(markup).iter("g") if node.get("class") == "tl-marks")
+    return ["".join(title.itertext()) for title in marks.iter("title")]
+
+
+def test_an_event_is_told_in_its_tooltip_or_in_the_table_and_not_twice() -> None:
+    assert _tooltips(svg.render(GATE))[0].startswith("#0 at 0.000 ms: recording opened")
+    tabled = {event.seq for event in GATE.events} - {0}
+    told = _tooltips(svg.draw(GATE, tabled=tabled).markup)
+    assert told[0].startswith("#0 at 0.000 ms: recording opened")
+    assert all(re.fullmatch(r"#\d+ at [\d.]+ ms", title) for title in told[1:])
+    assert len(told) == len(GATE.events)
+
+
+def test_the_sentence_says_how_much_the_table_has() -> None:
+    count = len(GATE.events)
+    every = {event.seq for event in GATE.events}
+    assert "The table has all events." in svg.draw(GATE, tabled=every).markup
+    assert "The table has 1 event." in svg.draw(GATE, tabled={0}).markup
+    assert "The table" not in svg.render(GATE)
+    assert f"Timeline of {count} events" in svg.render(GATE)
+
+
+def test_a_name_that_is_cut_has_the_whole_of_it_in_its_tooltip() -> None:
+    tape = Tape("x").at(1).say(Kind.PROCESS_STARTED, "a-helper-with-a-long-name", pid=1, ppid=0)
+    markup = svg.render(tape.at(2).closed())
+    assert "a-helper-with-a-l…<title>a-helper-with-a-long-name</title>" in markup
+    assert "observer<title>" not in markup
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_picture_is_one_image_with_words(key: tuple[str, str]) -> None:
     plot = next(n for n in _parse(svg.render(TIMELINES[key])).iter() if n.get("role") == "img")
     assert (plot.get("aria-label") or "").startswith("Timeline of ")
-    groups = [node for node in plot if (node.get("id") or "").startswith("case-e")]
-    assert all(group.find("title") is not None for group in groups)
+    groups = next(node for node in plot if node.get("class") == "tl-marks")
+    assert len(groups) == len(TIMELINES[key].events)
+    assert all(group[0].tag == "title" for group in groups)
 
 
 def test_a_hostile_recording_is_only_text() -> None:
-    markup = svg.draw(hostile_timeline(), anchor="case-h").markup
+    markup = svg.draw(hostile_timeline()).markup
     tags = {node.tag for node in _parse(markup).iter()}
     assert tags == {"div", "svg", "g", "path", "circle", "rect", "text", "title"} - {"rect"}
     assert "<script" not in markup
@@ -191,10 +234,11 @@ def test_a_signal_is_an_arrow_from_its_sender() -> None:
     layout = _layout(PROVIDER)
     sent = [mark for mark in layout.marks if mark.event.kind is Kind.SIGNAL_SENT]
     lanes = {lane.name: lane.index for lane in layout.lanes}
+    (lines,) = re.findall(r'class="tl-arrow" d="([^"]+)"', svg.render(PROVIDER))
     # The lanes that each arrow joins, from the heights of its ends.
     arrows = [
         tuple(round((float(y) - 64) / 34) for y in found)
-        for found in re.findall(r'class="tl-arrow" d="M[\d.]+ (\d+)V(\d+)"', svg.render(PROVIDER))
+        for found in re.findall(r"M\d+ (\d+)V(\d+)", lines)
     ]
     assert [mark.label for mark in sent] == ["KILL", "TERM"]
     assert arrows == [
@@ -219,12 +263,13 @@ def test_members_of_a_wrong_type_do_not_stop_the_drawing(wrong: object) -> None:
     names = "pid channel signal by index verb trigger killed outcome value bytes processes text"
     data = dict.fromkeys(names.split(), wrong)
     events = [Event(n, n * 10**7, n // 3, kind, "monitor", data) for n, kind in enumerate(Kind)]
-    drawing = svg.draw(Timeline(events), anchor="c")
+    drawing = svg.draw(Timeline(events), fragments=_all(Timeline(events)))
     assert _ids(drawing.markup) == {f"c-e{event.seq}" for event in events}
 
 
 def test_cited_events_carry_the_numbers_of_their_findings() -> None:
-    drawing = svg.draw(GATE, anchor="c", cited={11: (1, 2), 16: (2,)}, broken=frozenset({1}))
+    cited = {11: (1, 2), 16: (2,)}
+    drawing = svg.draw(GATE, cited=cited, broken=frozenset({1}), fragments=_all(GATE))
     nodes = {node.get("id"): node for node in _parse(drawing.markup).iter("g")}
     badges = {
         seq: [
@@ -256,7 +301,7 @@ def test_a_picture_of_too_many_events_keeps_the_story_and_the_evidence() -> None
         for n, event in enumerate(GATE.events[-2:])
     ]
     timeline = Timeline(events + noise + tail)
-    drawing = svg.draw(timeline, anchor="c", cited={4000: (1,)}, limit=50)
+    drawing = svg.draw(timeline, cited={4000: (1,)}, limit=50)
     assert (len(drawing.drawn), drawing.hidden) == (50, len(timeline.events) - 50)
     assert 4000 in drawing.drawn
     kept = {e.seq for e in events if e.kind in (Kind.PROCESS_EXITED, Kind.SIGNAL_SENT)}
@@ -264,4 +309,4 @@ def test_a_picture_of_too_many_events_keeps_the_story_and_the_evidence() -> None
 
 
 def test_a_recording_of_nothing_can_be_drawn() -> None:
-    assert svg.draw(Timeline([]), anchor="c").drawn == frozenset()
+    assert svg.draw(Timeline([])).drawn == frozenset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -11,13 +12,17 @@ from sample import HOSTILE, RUN, hostile_timeline
 
 from harness import reporters
 from harness.model.timeline import Event, Kind
+from harness.model.verdict import Finding, Held, Subject
 from harness.reporters.events import describe, label_of
 from harness.reporters.words import (
     area,
     counts_sentence,
+    events_named,
+    events_sentence,
     milliseconds,
     one_line,
     seconds,
+    seen_on,
     short,
     visible,
     web_address,
@@ -179,3 +184,36 @@ def test_no_reporter_can_touch_the_operating_system() -> None:
                 if whole not in allowed and name.split(".")[0] not in allowed:
                     found.setdefault(path.name, set()).add(name)
     assert found == {}
+
+
+def test_a_finding_of_a_flood_names_its_first_events_and_the_last() -> None:
+    finding = Finding("lines", Held.NO, "a", "b", events=tuple(range(5, 3005)))
+    assert events_named(finding) == (*range(5, 24), 3004)
+    assert events_sentence(finding).endswith("#22, #23, #3004 and 2980 more")
+    whole = dataclasses.replace(finding, events=tuple(range(20)))
+    assert events_named(whole) == whole.events
+    assert events_sentence(whole).endswith("#18, #19")
+
+
+@pytest.mark.parametrize(
+    ("specs", "words"),
+    [
+        (("bundled", "host", "image:a", "image:b"), "all 4 subjects"),
+        (("image:b", "bundled"), "0.11.0, 0.13.1"),
+        (("host", "image:a"), "0.8.0"),
+        (("host",), "0.8.0 (host)"),
+        (("lost", "bundled"), "0.11.0, lost"),
+        ((), ""),
+    ],
+)
+def test_the_subjects_of_a_deviation_are_told_in_few_words(
+    specs: tuple[str, ...], words: str
+) -> None:
+    versions = {"bundled": "0.11.0", "host": "0.8.0", "image:a": "0.8.0", "image:b": "0.13.1"}
+    subjects = tuple(Subject(spec, version, "") for spec, version in versions.items())
+    assert seen_on(dataclasses.replace(RUN, subjects=subjects), specs) == words
+
+
+def test_a_subject_without_a_version_is_named_and_one_alone_is_not_all() -> None:
+    run = dataclasses.replace(RUN, subjects=(Subject("path:/x", "", "/x"),))
+    assert seen_on(run, ["path:/x"]) == "path:/x"
