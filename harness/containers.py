@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from harness.backends.container import Container
 from harness.backends.docker import Engine
@@ -28,7 +28,8 @@ NOBODY = "nobody"
 class Containers:
     """Where ``image:`` subjects run: an engine, and what ``containers/`` says.
 
-    ``as_root``: some supervisor will be root; ``tell`` takes what people should know.
+    ``as_root``: some supervisor will be root; ``privileged``: the variant of the profile that was
+    asked for; ``tell`` takes what people should know.
     """
 
     engine: Engine
@@ -38,6 +39,7 @@ class Containers:
     tell: Callable[[str], None]
     stop_fd: int
     log: IO[bytes]
+    privileged: bool = False
 
     @classmethod
     def open(
@@ -45,6 +47,7 @@ class Containers:
         user: str | None,
         *,
         as_root: bool,
+        privileged: bool = False,
         tell: Callable[[str], None],
         stop_fd: int,
         log: IO[bytes],
@@ -62,7 +65,7 @@ class Containers:
             engine.close()
             raise
         root = as_root or user in ("0", "root")
-        return cls(engine, catalogue, user, root, tell, stop_fd, log)
+        return cls(engine, catalogue, user, root, tell, stop_fd, log, privileged)
 
     def close(self) -> None:
         """Close the connection; the containers were closed by then."""
@@ -115,7 +118,12 @@ class Containers:
 
     def _start(self, name: str, image: Built) -> Container:
         profile = self.catalogue.profile
-        config = profile.host_config(as_root=self.as_root)
+        how: dict[str, Any] = {
+            "as_root": self.as_root,
+            "privileged": self.privileged,
+            "engine": self.engine.kind,
+        }
+        config = profile.host_config(**how)
         open_container = self.engine.open_container
         try:
             return open_container(name, image.digest, config, stop_fd=self.stop_fd)
@@ -123,5 +131,5 @@ class Containers:
             if "/dev/net/tun" not in str(refused):
                 raise
             # The engine's machine has none: scenarios with a provider are skipped, and say so.
-            config = profile.without("tun").host_config(as_root=self.as_root)
+            config = profile.without("tun").host_config(**how)
             return open_container(name, image.digest, config, stop_fd=self.stop_fd)

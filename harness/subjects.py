@@ -207,6 +207,7 @@ def open_targets(
     *,
     tools: Sequence[str] = (),
     as_root: bool = False,
+    privileged: bool = False,
     tell: Callable[[str], None],
     stop_fd: int,
     log: IO[bytes],
@@ -215,8 +216,8 @@ def open_targets(
     """Every subject in the order given, each identified; ``stack`` closes their containers.
 
     ``user`` is what was asked for, or None; it is looked up where the subject is.  ``as_root``
-    says that some scenario's supervisor is root; ``tell`` takes what people should know.  Errors
-    as of :func:`find_targets`.
+    says that some scenario's supervisor is root, ``privileged`` that containers shall be;
+    ``tell`` takes what people should know.  Errors as of :func:`find_targets`.
     """
     local = [spec for spec in specs if not spec.startswith(IMAGE)]
     found: dict[str, Target] = {}
@@ -227,7 +228,9 @@ def open_targets(
     if len(local) < len(specs):
         from harness.containers import Containers  # the docker SDK: 0.1 s that others do without
 
-        place = Containers.open(user, as_root=as_root, tell=tell, stop_fd=stop_fd, log=log)
+        place = Containers.open(
+            user, as_root=as_root, privileged=privileged, tell=tell, stop_fd=stop_fd, log=log
+        )
         stack.callback(place.close)
         for spec in specs:
             if spec.startswith(IMAGE):

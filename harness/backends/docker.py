@@ -16,6 +16,7 @@ such a container needs, and why).
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import tarfile
@@ -33,7 +34,7 @@ from harness.backends.container import Container
 from harness.backends.ownership import LABEL_OWNER, is_abandoned, owner
 from harness.backends.stream import Wire
 from harness.errors import EnvironmentUnfit
-from harness.model.image import LABEL_IMAGE, Built
+from harness.model.image import DOCKER, LABEL_IMAGE, PODMAN, Built
 
 #: The main process.  Orphans of agents that were killed fall to it: with SIGCHLD ignored the kernel
 #: reaps them (wait(2), "Notes"), and cat keeps that over exec.  It says when it is ready, since the
@@ -70,6 +71,13 @@ class Engine:
                 "DOCKER_HOST name one"
             ) from fault
         return cls(client, address)
+
+    @functools.cached_property
+    def kind(self) -> str:
+        """Whether it is docker, or Podman behind docker's API."""
+        with self._explained("say what it is"):
+            parts = self._client.version().get("Components") or ()
+        return PODMAN if any("Podman" in str(part.get("Name")) for part in parts) else DOCKER
 
     def close(self) -> None:
         """Close the connections."""

@@ -37,7 +37,7 @@ def bisect_subjects(arguments: argparse.Namespace) -> ExitCode:
         check_spec(spec)
     if len(specs) < 2:
         raise UsageError("name at least two subjects, in order: --subject A --subject B")
-    with ready_to_run(specs, arguments.user, [chosen.scenario]) as (targets, switch):
+    with ready_to_run(specs, arguments, [chosen.scenario]) as (targets, switch):
         fit = [target for target in targets if _is_fit(chosen, target)]
         if len(fit) < 2:
             raise EnvironmentUnfit(f"{arguments.id} can run on fewer than two of the subjects")

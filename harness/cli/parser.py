@@ -175,6 +175,7 @@ def _add_subjects(parser: argparse.ArgumentParser, help_text: str) -> None:
     more = parser.add_argument
     more("--subject", action="append", metavar="SPEC", help=help_text)
     more("--user", help="the user that supervisors run as (default: an unprivileged one)")
+    more("--privileged", action="store_true", help="privileged containers for image: subjects")
     more("--timeout", type=_seconds, metavar="SECONDS", help="the limit for one recording")
     more("--timeout-multiplier", type=_factor, default=1.0, metavar="X", help="stretch deadlines")
 

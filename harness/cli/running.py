@@ -89,7 +89,7 @@ def _record(
     problems: Sequence[Problem],
     specs: list[str],
 ) -> ExitCode:
-    with ready_to_run(specs, arguments.user, [each.scenario for each in chosen.scenarios]) as (
+    with ready_to_run(specs, arguments, [each.scenario for each in chosen.scenarios]) as (
         targets,
         switch,
     ):
@@ -101,7 +101,7 @@ def _record(
 
 @contextmanager
 def ready_to_run(
-    specs: Sequence[str], user: str | None, scenarios: Sequence[Scenario]
+    specs: Sequence[str], arguments: argparse.Namespace, scenarios: Sequence[Scenario]
 ) -> Iterator[tuple[list[Target], StopSwitch]]:
     """The subjects, found and identified, and the switch that ^C and SIGTERM throw meanwhile.
 
@@ -113,9 +113,10 @@ def ready_to_run(
             try:
                 targets = open_targets(
                     specs,
-                    user,
+                    arguments.user,
                     tools=sorted({tool for each in scenarios for tool in each.needs.tools}),
                     as_root=any(each.user == "root" for each in scenarios),
+                    privileged=arguments.privileged,
                     tell=tell,
                     stop_fd=switch.fd,
                     log=log,

@@ -175,33 +175,51 @@ def _bootstrap(given: Any, manager: str) -> Bootstrap | None:
 # --- the profile ---------------------------------------------------------------------------------
 
 
+#: The kinds of engine that a knob may be for.
+DOCKER, PODMAN = "docker", "podman"
+
+
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One deviation from an engine's defaults, and what breaks without it."""
+    """One deviation from an engine's defaults, and what breaks without it.
+
+    ``engine`` is the one kind of engine that it is for, or empty: another may not know the setting.
+    """
 
     name: str
     breaks: str
     settings: Mapping[str, Any]
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The privileged-userns profile: knobs for every container, and more for root's."""
+    """The privileged-userns profile: knobs for every container, and more for root's.
+
+    ``privileged`` is the variant that nobody gets without asking for it.
+    """
 
     knobs: tuple[Knob, ...]
     root: tuple[Knob, ...] = ()
+    privileged: tuple[Knob, ...] = ()
 
     def without(self, *names: str) -> Profile:
         """The profile less some knobs: how it is found out what breaks without them."""
         return Profile(
             tuple(knob for knob in self.knobs if knob.name not in names),
             tuple(knob for knob in self.root if knob.name not in names),
+            self.privileged,
         )
 
-    def host_config(self, *, as_root: bool) -> dict[str, Any]:
+    def host_config(
+        self, *, as_root: bool, privileged: bool = False, engine: str = DOCKER
+    ) -> dict[str, Any]:
         """The members of an engine's ``HostConfig``; ``as_root`` adds what root's bwrap needs."""
         config: dict[str, Any] = {}
-        for knob in (*self.knobs, *(self.root if as_root else ())):
+        chosen = (*self.knobs, *(self.root if as_root else ()))
+        for knob in (*chosen, *(self.privileged if privileged else ())):
+            if knob.engine not in ("", engine):
+                continue
             for setting, value in knob.settings.items():
                 member, shape = _SETTINGS[setting]
                 config[member] = shape(value, config.get(member))
@@ -239,17 +257,19 @@ _SETTINGS: dict[str, tuple[str, Any]] = {
 
 def parse_profile(given: Mapping[str, Any]) -> Profile:
     """The profile from what its file says.  DefinitionInvalid names what is wrong."""
-    _refuse_others(given, ("knob", "root"))
-    return Profile(
-        tuple(_knob(each) for each in given.get("knob", ())),
-        tuple(_knob(each) for each in given.get("root", ())),
-    )
+    kinds = ("knob", "root", "privileged")
+    _refuse_others(given, kinds)
+    return Profile(*(tuple(_knob(each) for each in given.get(kind, ())) for kind in kinds))
 
 
 def _knob(given: Mapping[str, Any]) -> Knob:
     _expect(given, "name", str, "a text")
     _expect(given, "breaks", str, "what breaks without it")
-    settings = {name: value for name, value in given.items() if name not in ("name", "breaks")}
+    engine = given.get("engine", "")
+    if engine not in ("", DOCKER, PODMAN):
+        raise DefinitionInvalid(f"engine: expected {DOCKER} or {PODMAN}, got {engine!r}")
+    words = ("name", "breaks", "engine")
+    settings = {name: value for name, value in given.items() if name not in words}
     for name in settings:
         if name not in _SETTINGS:
             raise DefinitionInvalid(
@@ -258,7 +278,7 @@ def _knob(given: Mapping[str, Any]) -> Knob:
             )
     if not settings:
         raise DefinitionInvalid(f"knob {given['name']} sets nothing")
-    return Knob(given["name"], given["breaks"], settings)
+    return Knob(given["name"], given["breaks"], settings, engine)
 
 
 # --- labels --------------------------------------------------------------------------------------

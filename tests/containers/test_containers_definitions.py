@@ -169,6 +169,22 @@ def test_the_profile_is_neither_privileged_nor_roots_unless_asked() -> None:
     assert root == {**ordinary, "CapAdd": ["SYS_PTRACE", "SYS_ADMIN", "NET_ADMIN"]}
 
 
+def test_privileged_is_a_variant_of_its_own() -> None:
+    ordinary = CATALOGUE.profile.host_config(as_root=True)
+    variant = CATALOGUE.profile.host_config(as_root=True, privileged=True)
+    assert variant == {**ordinary, "Privileged": True}
+
+
+def test_what_only_podman_knows_is_for_podman() -> None:
+    docker, podman = (
+        CATALOGUE.profile.host_config(as_root=False, engine=engine)
+        for engine in ("docker", "podman")
+    )
+    assert podman == {**docker, "SecurityOpt": [*docker["SecurityOpt"], "unmask=ALL"]}
+    with pytest.raises(DefinitionInvalid, match="expected docker or podman, got 'rkt'"):
+        parse_profile({"knob": [{"name": "x", "breaks": "y", "engine": "rkt", "network": "none"}]})
+
+
 def test_a_knob_that_sets_what_there_is_not_is_refused() -> None:
     with pytest.raises(DefinitionInvalid, match="no setting colour"):
         parse_profile({"knob": [{"name": "x", "breaks": "y", "colour": "red"}]})
