@@ -88,7 +88,12 @@ def snapshot(loaded: Sequence[LoadedScenario]) -> list[dict[str, Any]]:
 
 
 def assemble(
-    meta: Mapping[str, Any], results: Sequence[Result], *, duration_s: float, complete: bool
+    meta: Mapping[str, Any],
+    results: Sequence[Result],
+    *,
+    duration_s: float,
+    complete: bool,
+    cut_short: bool = False,
 ) -> RunRecord:
     """The record of a run from what ``run.json`` says and its results."""
     return RunRecord(
@@ -100,6 +105,7 @@ def assemble(
         seed=meta["seed"],
         duration_s=duration_s,
         complete=complete,
+        cut_short=cut_short,
         subjects=tuple(Subject(**subject) for subject in meta["subjects"]),
         results=tuple(results),
         hidden=meta["hidden"],
@@ -147,6 +153,7 @@ def judge_again(
         results,
         duration_s=before.duration_s if before is not None else 0.0,
         complete=before.complete if before is not None else False,
+        cut_short=before.cut_short if before is not None else False,
     )
 
 

@@ -14,6 +14,7 @@ from harness.model.timeline import Timeline
 from harness.model.verdict import RunRecord, Status
 from harness.pipeline import is_unloadable
 from harness.reporters import github, html, jsonreport, junit, tap, terminal
+from harness.reporters.words import first_of_each_reason
 from harness.store import RunFolder, write_output
 
 #: Files of a run that every run writes: name in its folder, and who renders it.
@@ -69,7 +70,8 @@ def deliver(
         if summary_file:
             _put(summary_file, github.step_summary(record), codes, append=True)
     style = style_for(arguments, sys.stderr)
-    for result in record.results:
+    shown, _more = first_of_each_reason(record.results)
+    for result in shown:
         if result.status not in (Status.PASS, Status.KNOWN, Status.SKIP) or arguments.verbose:
             timeline = timelines.get((result.id, result.subject))
             block = terminal.failure_block(result, timeline, style, contract=record.contract)

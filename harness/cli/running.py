@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -171,9 +171,14 @@ def _record_jobs(
         ],
         duration_s=time.monotonic() - started,
         complete=len(run.results) == len(jobs),
+        cut_short=run.cut_short and not interrupted,
     )
     codes += codes_of(record)
-    deliver(arguments, folder, record, codes)
+    if interrupted:
+        deliver(arguments, folder, record, codes)  # the one who asked for the end gets it told
+    else:
+        with _stopped_at_once(f"what was recorded is kept: harness report {folder.path}"):
+            deliver(arguments, folder, record, codes)
     return worst(codes)
 
 
@@ -197,12 +202,29 @@ def _refuse_skips(jobs: Sequence[Job]) -> None:
 
 
 @contextmanager
+def _stopped_at_once(advice: str) -> Iterator[None]:
+    """^C and SIGTERM end what can be done again at any time: writing reports of a large run."""
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        raise Interrupted(f"interrupted while reports were written; {advice}")
+
+    with _handled(handler):
+        yield
+
+
+@contextmanager
 def _stopped_by_signals(switch: StopSwitch) -> Iterator[None]:
     """^C and SIGTERM stop the run in good order; a second one is no worse than the first."""
 
     def handler(_number: int, _frame: FrameType | None) -> None:
         switch.throw()
 
+    with _handled(handler):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, handler) for number in numbers}
     try:

@@ -149,7 +149,8 @@ class RunRecord:
     """A whole run: what is stored, reported and compared.
 
     ``started_at`` is ISO 8601 in UTC; ``duration_s`` is wall time; ``hidden`` says how many
-    scenarios each filter hid; ``complete`` is False when the run was interrupted.
+    scenarios each filter hid; ``complete`` is False when cases have no result, because the run was
+    interrupted or, with ``cut_short``, because --fail-fast ended it as it was asked to.
     """
 
     run_id: str
@@ -164,6 +165,12 @@ class RunRecord:
     results: tuple[Result, ...]
     hidden: Mapping[str, int] = field(default_factory=dict)
     contract: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    cut_short: bool = False
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether cases have no result although nobody asked for that."""
+        return not self.complete and not self.cut_short
 
     def count(self, status: Status) -> int:
         """How many results have ``status``."""

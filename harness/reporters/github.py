@@ -16,8 +16,10 @@ from harness.reporters.words import (
     STATUS_ORDER,
     by_urgency,
     counts_sentence,
+    missing_sentence,
     one_line,
     seconds,
+    seen_on,
     visible,
     web_address,
     why,
@@ -50,7 +52,7 @@ _SIGNS = {
 def annotations(run: RunRecord) -> str:
     """Workflow commands, one a line; empty when nothing needs attention."""
     commands: dict[str, list[str]] = {"error": [], "warning": []}
-    if not run.complete:
+    if run.is_interrupted:
         commands["error"].append("::error title=incomplete run::the run was interrupted")
     for result in by_urgency(run.results):
         if result.status in _KINDS:
@@ -106,7 +108,7 @@ def step_summary(run: RunRecord) -> str:
     """The run as Markdown for ``$GITHUB_STEP_SUMMARY``, at most :data:`SUMMARY_LIMIT` bytes."""
     lines = ["## bwrap supervision conformance", ""]
     if not run.complete:
-        lines += ["> **The run is incomplete.**", ""]
+        lines += [f"> **{missing_sentence(run)}**", ""]
     lines += [f"**{counts_sentence(run)}** in {seconds(run.duration_s)}", ""]
     lines += _counts(run)
     lines += _attention(run)
@@ -153,19 +155,23 @@ def _attention(run: RunRecord) -> list[str]:
 
 
 def _known(run: RunRecord) -> list[str]:
+    specs: dict[tuple[str, str, str, str], list[str]] = {}
+    for result in run.results:
+        for deviation in result.deviations if result.status is Status.KNOWN else ():
+            fixed_in = deviation.fixed_in or "not yet"
+            key = (result.id, deviation.because, deviation.issue, fixed_in)
+            specs.setdefault(key, []).append(result.subject)
     rows = [
         [
-            f"<code>{_cell(result.id)}</code>",
-            _cell(result.subject),
-            _cell(deviation.because),
-            _link(deviation.issue),
-            _cell(deviation.fixed_in or "not yet"),
+            f"<code>{_cell(name)}</code>",
+            _cell(seen_on(run, found)),
+            _cell(because),
+            _link(issue),
+            _cell(fixed_in),
         ]
-        for result in run.results
-        if result.status is Status.KNOWN
-        for deviation in result.deviations
+        for (name, because, issue, fixed_in), found in specs.items()
     ]
-    head = ["scenario", "subject", "reason", "issue", "fixed in"]
+    head = ["scenario", "seen on", "reason", "issue", "fixed in"]
     return _table("Known deviations", head, rows)
 
 

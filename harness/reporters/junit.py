@@ -52,7 +52,7 @@ def render(run: RunRecord, timelines: Mapping[tuple[str, str], Timeline]) -> str
         element = suite.build_xml_doc()
         _complete(element, [run.results[i] for i in chosen])
         root.append(element)
-    if not run.complete:
+    if run.is_interrupted:
         root.append(_incomplete(run))
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))

@@ -11,7 +11,14 @@ from collections.abc import Mapping
 
 from harness.model.timeline import Timeline
 from harness.model.verdict import Held, Result, RunRecord, Status
-from harness.reporters.words import clause_sentence, one_line, visible, why
+from harness.reporters.words import (
+    clause_sentence,
+    events_named,
+    missing_sentence,
+    one_line,
+    visible,
+    why,
+)
 
 
 def render(run: RunRecord, timelines: Mapping[tuple[str, str], Timeline]) -> str:
@@ -26,7 +33,7 @@ def render(run: RunRecord, timelines: Mapping[tuple[str, str], Timeline]) -> str
     for name, count in run.hidden.items():
         lines.append(f"# hidden by {one_line(name)}: {count}")
     if not run.complete:
-        lines.append("Bail out! the run is incomplete")
+        lines.append(f"Bail out! {missing_sentence(run)}")
     return "\n".join(lines) + "\n"
 
 
@@ -66,7 +73,7 @@ def _diagnostics(result: Result, run: RunRecord) -> list[str]:
             f"    sentence: {_scalar(clause_sentence(run.contract, finding.clause))}",
             f"    expected: {_scalar(finding.expected)}",
             f"    observed: {_scalar(finding.observed)}",
-            f"    events: {json.dumps(list(finding.events))}",
+            f"    events: {json.dumps(list(events_named(finding)))}",
         ]
     lines += ["rates:"] if result.rates else []
     for rate in result.rates:

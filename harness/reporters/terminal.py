@@ -21,10 +21,13 @@ from harness.reporters.words import (
     clause_sentence,
     counts_sentence,
     events_sentence,
+    first_of_each_reason,
     milliseconds,
+    missing_sentence,
     one_line,
     plural,
     seconds,
+    seen_on,
     visible,
     why,
 )
@@ -232,7 +235,10 @@ def _known(run: RunRecord, style: Style) -> list[str]:
     for (because, issue, when), results in grouped.items():
         lines.append(f"  {one_line(because)} ({one_line(when)})")
         lines.append(f"    {style.paint(one_line(issue), '36')}")
-        lines += [f"    {one_line(r.id)} [{one_line(r.subject)}]" for r in results]
+        for name in dict.fromkeys(result.id for result in results):
+            specs = [result.subject for result in results if result.id == name]
+            where = seen_on(run, specs) if len(run.subjects) > 1 else specs[0]
+            lines.append(f"    {one_line(name)} [{one_line(where)}]")
     return [style.paint("Known deviations", "1"), *lines] if lines else []
 
 
@@ -269,7 +275,9 @@ def _families(run: RunRecord) -> list[str]:
 
 def _attention(run: RunRecord, style: Style) -> list[str]:
     urgent = [r for r in by_urgency(run.results) if r.status in NEEDS_ATTENTION]
-    lines = [case_line(result, style) for result in urgent]
+    shown, more = first_of_each_reason(urgent)
+    lines = [case_line(result, style) for result in shown]
+    lines += [f"      … and {each}" for each in more]
     return [style.paint("Needs attention", "1"), *lines] if lines else []
 
 
@@ -280,8 +288,7 @@ def _closing(run: RunRecord, style: Style, reports: Mapping[str, str]) -> list[s
         if count
     ]
     if not run.complete:
-        text = f"The run is incomplete: only {plural(len(run.results), 'result')} recorded."
-        lines.append(style.paint(text, "1;31"))
+        lines.append(style.paint(missing_sentence(run), "1;31"))
     width = max((len(name) for name in reports), default=0)
     lines += [f"{name:<{width}}  {one_line(where)}" for name, where in reports.items()]
     bad = next((status for status in STATUS_ORDER if run.count(status)), None)

@@ -7,6 +7,7 @@ be decided a second time elsewhere.  Read next: ``events``, for the words of a r
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from harness.model.verdict import Finding, Held, Result, RunRecord, Status, Subject
@@ -120,6 +121,31 @@ def by_urgency(results: Iterable[Result]) -> list[Result]:
     return sorted(results, key=lambda result: STATUS_ORDER.index(result.status))
 
 
+#: So many cases in error are told one by one before those for the same reason are only counted.
+TOLD_OF_EACH_REASON = 3
+
+
+def first_of_each_reason(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
+    """Results without most of those in error for one and the same reason, which are counted.
+
+    An engine that goes away takes hundreds of cases along, and hides what else needs attention.
+    """
+    seen: Counter[str] = Counter()
+    shown = []
+    for result in results:
+        if result.status is Status.ERROR:
+            seen[result.message] += 1
+            if seen[result.message] > TOLD_OF_EACH_REASON:
+                continue
+        shown.append(result)
+    more = [
+        f"{count - TOLD_OF_EACH_REASON} more in error for the same reason: {one_line(reason)}"
+        for reason, count in seen.items()
+        if count > TOLD_OF_EACH_REASON
+    ]
+    return shown, more
+
+
 def counts_sentence(run: RunRecord) -> str:
     """The counts by status in one line, the urgent ones first; statuses that nothing has are left
     out."""
@@ -134,6 +160,18 @@ def counts_sentence(run: RunRecord) -> str:
     }
     parts = [f"{run.count(status)} {nouns[status]}" for status in STATUS_ORDER if run.count(status)]
     return ", ".join(parts) or "nothing ran"
+
+
+def missing_sentence(run: RunRecord) -> str:
+    """Why cases have no result, in one sentence; empty when all have one."""
+    if run.complete:
+        return ""
+    if run.cut_short:
+        return (
+            "Stopped at the first unexpected result, as --fail-fast asks: "
+            f"{plural(len(run.results), 'result')}, and the rest was not run."
+        )
+    return f"The run is incomplete: only {plural(len(run.results), 'result')} recorded."
 
 
 def seen_on(run: RunRecord, specs: Iterable[str]) -> str:

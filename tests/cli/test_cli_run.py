@@ -212,7 +212,13 @@ def test_fail_fast_ends_the_run_at_the_first_failure_and_tells_what_was_judged(
     ran = place.run("run", "s.yaml", "-x")
     assert ran.code == 1
     assert place.results() == {"bad.status": "fail"}
-    assert "incomplete" in ran.err
+    assert "Stopped at the first unexpected result, as --fail-fast asks: 1 result" in ran.err
+    # What was asked for is no accident, neither now nor when the run is looked at again.
+    assert "run.complete" not in (place.reports / "latest" / "junit.xml").read_text()
+    for verb in ("report", "judge"):
+        again = place.run(verb, "latest")
+        assert again.code == 1
+        assert "Stopped at the first unexpected result" in again.err
 
 
 def test_rerun_failed_runs_what_was_not_as_expected_and_says_what_it_hid(place: Place) -> None:

@@ -54,6 +54,23 @@ def test_a_signal_twice_quickly_is_no_worse_than_once(place: Place) -> None:
     assert living() == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_reports_are_written_ends_that_at_once_and_loses_nothing(
+    place: Place, number: signal.Signals
+) -> None:
+    place.write("s.yaml", passes("a"))
+    os.mkfifo(place.path / "nobody-reads")  # opening it waits for a reader
+    started = place.start("run", "s.yaml", "--json", "nobody-reads")
+    wait_until(lambda: (place.reports / "latest" / "report.html").exists())
+    started.process.send_signal(number)
+    ran = started.finish(10)
+    assert ran.code == 130
+    assert "interrupted while reports were written" in ran.complaint
+    assert f"harness report reports/{place.runs()[0]}" in ran.complaint
+    assert place.run("report", "latest").code == 0
+    assert living() == []
+
+
 def test_an_interrupted_run_can_be_reported_and_judged_and_stays_incomplete(place: Place) -> None:
     started = in_the_middle(place)
     started.process.send_signal(signal.SIGTERM)

@@ -74,7 +74,7 @@ def test_tap_diagnostics_are_yaml_with_the_same_text() -> None:
 
 def test_tap_of_an_incomplete_run_bails_out() -> None:
     text = tap.render(dataclasses.replace(RUN, complete=False), {})
-    assert text.endswith("Bail out! the run is incomplete\n")
+    assert text.endswith("Bail out! The run is incomplete: only 13 results recorded.\n")
 
 
 # GitHub
@@ -117,6 +117,9 @@ def test_annotations_cannot_be_broken_out_of() -> None:
 def test_an_incomplete_run_is_an_error_even_when_all_passed() -> None:
     run = dataclasses.replace(_only(RUN.results[0]), complete=False)
     assert github.annotations(run) == ("::error title=incomplete run::the run was interrupted\n")
+    asked_for = dataclasses.replace(run, cut_short=True)
+    assert github.annotations(asked_for) == ""
+    assert "> **Stopped at the first unexpected result" in github.step_summary(asked_for)
 
 
 def test_the_summary_has_the_tables_that_a_reviewer_needs() -> None:

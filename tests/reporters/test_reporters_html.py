@@ -157,6 +157,9 @@ def test_an_incomplete_run_is_announced_and_never_calm() -> None:
     assert "This run is incomplete." in page
     assert 'class="headline calm"' not in page
     assert "This run is incomplete." not in PAGE
+    asked_for = html.render(dataclasses.replace(run, cut_short=True), TIMELINES)
+    assert "This run is incomplete." not in asked_for
+    assert 'role="status">Stopped at the first unexpected result' in asked_for
 
 
 def test_a_run_without_subjects_contract_or_timelines_has_a_page() -> None:

@@ -193,6 +193,8 @@ def test_an_incomplete_run_has_an_error_of_its_own() -> None:
     root = _root(dataclasses.replace(RUN, complete=False))
     assert [case.get("name") for case in root[-1].iter("testcase")] == ["run.complete"]
     assert (root.get("tests"), root.get("errors")) == ("14", "3")
+    asked_for = _root(dataclasses.replace(RUN, complete=False, cut_short=True))
+    assert (asked_for.get("tests"), asked_for.get("errors")) == ("13", "2")
 
 
 def test_a_result_of_no_known_subject_is_not_lost() -> None:

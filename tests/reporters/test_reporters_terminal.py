@@ -170,7 +170,7 @@ def test_the_summary_lists_known_deviations_and_grouped_skips() -> None:
         "Known deviations\n"
         "  the death signal is set only after the gate opens (bwrap < 0.9)\n"
         "    https://github.com/containers/bubblewrap/issues/753\n"
-        f"    block-fd.monitor-killed-while-gate-held [{OLD}]\n"
+        "    block-fd.monitor-killed-while-gate-held [0.8.0]\n"
     ) in text
     assert (
         "Skipped\n"
@@ -183,6 +183,35 @@ def test_an_interrupted_run_says_so() -> None:
     text = summary(dataclasses.replace(RUN, complete=False), PLAIN)
     assert "The run is incomplete: only 13 results recorded." in text
     assert "incomplete" not in summary(RUN, PLAIN)
+
+
+def test_a_run_that_was_to_stop_at_the_first_failure_says_that_instead() -> None:
+    text = summary(dataclasses.replace(RUN, complete=False, cut_short=True), PLAIN)
+    assert "Stopped at the first unexpected result, as --fail-fast asks: 13 results" in text
+    assert "incomplete" not in text
+
+
+def test_a_known_deviation_names_a_scenario_once_and_the_subjects_in_few_words() -> None:
+    known = next(result for result in RUN.results if result.status is Status.KNOWN)
+    everywhere = tuple(
+        dataclasses.replace(known, subject=subject.spec, deviations=known.deviations * 2)
+        for subject in RUN.subjects
+    )
+    text = summary(dataclasses.replace(RUN, results=everywhere), PLAIN)
+    assert text.count(known.id) == 1
+    assert f"{known.id} [all 2 subjects]" in text
+
+
+def test_cases_in_error_for_one_reason_are_told_three_times_and_counted() -> None:
+    lost = [Result(f"a.b{n}", OLD, Status.ERROR, message="the engine went away") for n in range(40)]
+    other = [Result("a.other", OLD, Status.ERROR, message="no agent")]
+    failed = [Result("a.fail", OLD, Status.FAIL, message="the engine went away")] * 5
+    text = summary(dataclasses.replace(RUN, results=(*lost, *other, *failed)), PLAIN)
+    assert [name for name in ("a.b0", "a.b2", "a.b3", "a.other") if f"{name} [" in text] == [
+        *("a.b0", "a.b2", "a.other"),
+    ]
+    assert "… and 37 more in error for the same reason: the engine went away" in text
+    assert text.count("a.fail [") == 5
 
 
 def test_a_run_of_nothing_is_not_green() -> None:
