@@ -52,6 +52,10 @@ _READ_BYTES = 1 << 16
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+#: Two that nobody can set, and two that Python ignores for us: a write tells what they would.
+_LEFT_AS_THEY_ARE = {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}
+
+
 class Terminated(BaseException):
     """SIGTERM: the recording is abandoned, and its clean-up runs."""
 
@@ -61,7 +65,11 @@ def main() -> NoReturn:
     # Until there is somebody to hear them: what comes in between would end us with all left behind.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     kernel.set_child_subreaper()
-    os.umask(0o022)  # the caller's would be a hidden part of every scenario
+    # The caller's would be a hidden part of every scenario: nohup(1) ignores SIGHUP, and a shell
+    # without job control SIGINT and SIGQUIT in what it starts in the background.
+    os.umask(0o022)
+    for number in signal.valid_signals() - _LEFT_AS_THEY_ARE:
+        signal.signal(number, signal.SIG_DFL)
     try:
         base = tempfile.mkdtemp(prefix="harness-", dir=_temporary_folder())
     except OSError as fault:

@@ -100,6 +100,26 @@ def test_what_is_missing_fails_where_everything_must_work(place: Place, kind: st
     assert [word for word in world.words if word not in told(ran)] == []
 
 
+UNTOUCHED = """\
+id: good.signals
+title: The command ignores no signal that nobody told it to ignore
+clauses: [T-1]
+sandbox:
+  command: {observe: true}
+expect:
+  - observed: {path: signals.ignored, equals: []}
+  - observed: {path: signals.blocked, equals: []}
+"""
+
+
+def test_what_the_caller_ignores_is_no_part_of_a_scenario(place: Place) -> None:
+    # As nohup(1), a shell's background and make(1) do, and more.
+    place.write("s.yaml", UNTOUCHED)
+    prelude = ["sh", "-c", "trap '' HUP INT QUIT TERM USR1 ALRM TSTP; exec \"$@\"", "sh"]
+    ran = place.run("run", "s.yaml", prelude=prelude)
+    assert (place.results(), ran.code) == ({"good.signals": "pass"}, 0), ran.err
+
+
 @pytest.mark.parametrize("option", ["--require-env", "--quiet"])
 def test_what_this_bwrap_is_too_old_for_is_a_skip_also_where_everything_must_work(
     place: Place, option: str
