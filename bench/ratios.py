@@ -8,6 +8,7 @@ and the median of the blocks is told.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -32,6 +33,8 @@ from harness.store import RunFolder
 from harness.subjects import choose_identity, find_targets, open_targets
 
 ROOT = Path(__file__).parent.parent
+REPORTS = tempfile.TemporaryDirectory()
+RUNS = itertools.count()
 BLOCKS = 7
 LAUNCHES = 60
 SIMPLE = {
@@ -76,10 +79,11 @@ def record(jobs: Sequence[Job], *, workers: int, repeat: int | None = None) -> S
     watcher = Silent()
     switch = StopSwitch()
     try:
-        with tempfile.TemporaryDirectory() as reports:
-            folder = RunFolder.create(Path(reports), "bench")
-            run = Run(folder, Options(jobs=workers, repeat=repeat), watcher, switch)
-            run.record_all(jobs)
+        # Removed at the end of it all, as nobody removes reports between two runs: ext4 takes long
+        # to make files while it remembers those that were removed in the last seconds.
+        folder = RunFolder.create(Path(REPORTS.name), f"bench-{next(RUNS)}")
+        run = Run(folder, Options(jobs=workers, repeat=repeat), watcher, switch)
+        run.record_all(jobs)
     finally:
         switch.close()
     fine = ("pass", "known", "skip")  # some versions are too old for some scenarios

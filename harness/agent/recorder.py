@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import platform
@@ -27,10 +28,10 @@ from harness.agent.bystander import become_bystander, listen_on
 from harness.agent.cast import Cast, Member, has_reaper
 from harness.agent.channels import Channel, make_channels
 from harness.agent.clearing import (
+    clear_scratch,
     close_all_but,
     descends_from,
     end_descendants,
-    remove_tree,
     scratch_directory,
 )
 from harness.agent.journal import Journal
@@ -148,6 +149,7 @@ class Recording:
         pid = os.fork()
         if pid == 0:
             try:
+                gc.disable()  # it lives for moments, and looking through pages means copying them
                 signal.set_wakeup_fd(-1)
                 for number in (signal.SIGTERM, signal.SIGINT):
                     signal.signal(number, signal.SIG_DFL)
@@ -510,7 +512,7 @@ class Recording:
     def clean_up(self) -> None:
         """Kill and reap everything, close everything, and say what was left (design law 8)."""
         killed, reaped, leaks = end_descendants(CLEANUP_DEADLINE_S, meanwhile=self.close)
-        remove_tree(self.scratch)
+        clear_scratch(self.scratch, self.plan["uid"], self.plan["gid"])
         if os.path.lexists(self.scratch):
             leaks.append(f"the scratch directory {self.scratch} could not be removed")
         left_open = len(os.listdir("/proc/self/fd")) - self._fds_before
