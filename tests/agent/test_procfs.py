@@ -197,7 +197,9 @@ def test_a_census_lists_parents_before_children() -> None:
     ) as outer:
         assert outer.stdout is not None
         assert outer.stdout.readline() == b"up\n"
-        wait_until(lambda: [p.comm for p in procfs.descendants_of(outer.pid)] == ["sh", "sleep"])
+        # Asleep, since two walks are to find the same states.
+        asleep = [("sh", "S"), ("sleep", "S")]
+        wait_until(lambda: [(p.comm, p.state) for p in procfs.descendants_of(outer.pid)] == asleep)
         chain = procfs.descendants_of(os.getpid())
         assert [p.ppid for p in chain] == [os.getpid(), chain[0].pid, chain[1].pid]
         assert procfs.descendants_by_children(outer.pid) == procfs.descendants_of(outer.pid)
