@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -207,6 +208,37 @@ def test_an_order_that_is_reversed_every_time_is_a_change() -> None:
         ("order", "marker m before EOF on status", "marker m after EOF on status")
     ]
     assert compare(recorded("a", "before"), recorded("b", "unknown")).changes == ()
+
+
+def test_of_one_recording_what_is_steady_is_compared_and_what_is_chance_is_not() -> None:
+    def recorded(label: str, statements: dict[str, str]) -> Side:
+        counted = {what: Counter({value: 1}) for what, value in statements.items()}
+        return side(label, result(), statements={"a.b": counted})
+
+    before = recorded(
+        "a",
+        {"fds seen by command": "[0, 1, 2]", "end of child": "status 0", "EOF on stdout": "seen"},
+    )
+    after = recorded("b", {"fds seen by command": "[0, 1, 2, 9]", "lines on stdout": "late"})
+    assert [(c.what, c.before, c.after) for c in compare(before, after).changes] == [
+        ("fds seen by command", "[0, 1, 2]", "[0, 1, 2, 9]"),
+        ("lines on stdout", "nothing", "late"),
+    ]
+
+
+def test_what_was_not_recorded_on_one_side_is_no_change_of_what_was_seen() -> None:
+    seen = {"a.b": {"fds seen by command": Counter({"[0, 1, 2]": 1})}}
+    skipped = side("b", result(status=Status.SKIP))
+    common = result("a.c")
+    changes = compare(
+        side("a", result(), common, statements=seen),
+        dataclasses.replace(
+            skipped,
+            results={**skipped.results, "a.c": common},
+            digests={"a.b": "same", "a.c": "same"},
+        ),
+    ).changes
+    assert [(c.what, c.direction) for c in changes] == [("verdict", Direction.LOST)]
 
 
 def test_who_asks_often_is_not_told_yes_by_chance() -> None:
