@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import select
 import shlex
 import threading
 import time
@@ -99,23 +100,30 @@ class Watcher(Protocol):
 
 
 class StopSwitch:
-    """Tells every worker to stop.  ``fd`` becomes readable, and stays so, once it was thrown."""
+    """Tells every worker to stop.  ``fd`` becomes readable, and stays so, once it was thrown.
+
+    Whoever writes to ``write_fd``, which never blocks, throws it: also the interpreter itself, for
+    which it is made to be a wake-up descriptor (``signal.set_wakeup_fd``).
+    """
 
     def __init__(self) -> None:
-        self.fd, self._write_fd = os.pipe()
-        os.set_blocking(self._write_fd, False)
-        self.thrown = False
+        self.fd, self.write_fd = os.pipe()
+        os.set_blocking(self.write_fd, False)
+
+    @property
+    def thrown(self) -> bool:
+        """Whether it was thrown."""
+        return bool(select.select([self.fd], [], [], 0)[0])
 
     def throw(self) -> None:
         """Stop as soon as possible; safe in a signal handler, and more than once."""
-        self.thrown = True
         with contextlib.suppress(BlockingIOError):
-            os.write(self._write_fd, b"x")
+            os.write(self.write_fd, b"x")
 
     def close(self) -> None:
         """Close both ends."""
         os.close(self.fd)
-        os.close(self._write_fd)
+        os.close(self.write_fd)
 
 
 @dataclass(slots=True)

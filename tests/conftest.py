@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,13 @@ from harness.errors import EnvironmentUnfit
 
 #: Set where everything must work (in our own CI): what is missing then fails instead of skipping.
 MUST_WORK = os.environ.get("HARNESS_MUST_WORK") == "1"
+
+
+# As from a terminal, whoever starts the tests: nohup(1) and the background of a script ignore
+# signals, and so would everything that the tests start.
+for _number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    signal.signal(_number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def missing(reason: str) -> None:

@@ -365,7 +365,9 @@ def cancel_on_signals(
 
     Only in the main thread (signal(7) handlers of Python run there).  Handlers are put back and
     the descriptor closed at the end.  A handler that writes, rather than set_wakeup_fd, so that
-    other signals with Python handlers (SIGCHLD) do not cancel.
+    other signals with Python handlers (SIGCHLD) do not cancel.  In a process with more threads,
+    block these signals there (``signal.pthread_sigmask``): of two that come at once another thread
+    may take both, and the main thread would not be woken to run the handler.
     """
     read_end, write_end = pipe()
     os.set_blocking(write_end, False)

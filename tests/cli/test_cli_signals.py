@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 from cli_place import (
@@ -20,6 +22,9 @@ from cli_place import (
     sweep,
     wait_until,
 )
+
+#: tgkill(2), which sends a signal to one thread; the C library has no function for other processes'.
+TGKILL = {"x86_64": 234, "aarch64": 131}[os.uname().machine]
 
 
 def in_the_middle(place: Place, *options: str) -> Started:
@@ -52,6 +57,37 @@ def test_a_signal_twice_quickly_is_no_worse_than_once(place: Place) -> None:
     ran = started.finish(10)
     assert (ran.code, place.results()) == (130, {"good.a": "pass"})
     assert living() == []
+
+
+def test_a_signal_that_another_thread_takes_is_heard_as_well(place: Place) -> None:
+    # Of two that come at once, a worker may take both from the queue that all threads share.
+    started = in_the_middle(place)
+    pid = started.process.pid
+    workers = [int(task) for task in os.listdir(f"/proc/{pid}/task") if int(task) != pid]
+    assert workers
+    for worker in workers:
+        assert ctypes.CDLL(None).syscall(TGKILL, pid, worker, signal.SIGTERM) == 0
+    ran = started.finish(10)
+    assert (ran.code, place.results()) == (130, {"good.a": "pass"})
+    assert living() == []
+
+
+def test_what_the_caller_has_ignored_stays_ignored(place: Place) -> None:
+    # nohup(1) means it, and so does a shell that starts something in the background.
+    place.write("s.yaml", several(passes("a"), LONG.format(name="b")))
+    prelude = ["sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh"]
+    started = place.start("run", "s.yaml", prelude=prelude)
+    wait_until(lambda: recorded(place, '"marker-seen"'))
+    status = Path(f"/proc/{started.process.pid}/status").read_text()
+    ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+    assert [
+        n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM) if ignored >> (n - 1) & 1
+    ] == [
+        *(signal.SIGHUP, signal.SIGINT),
+    ]
+    started.process.terminate()
+    ran = started.finish(10)
+    assert (ran.code, place.results()) == (130, {"good.a": "pass"})
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
