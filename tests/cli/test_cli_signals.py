@@ -23,7 +23,7 @@ from cli_place import (
     wait_until,
 )
 
-#: tgkill(2), which sends a signal to one thread; the C library has no function for other processes'.
+#: tgkill(2) sends a signal to one thread; the C library has none for those of other processes.
 TGKILL = {"x86_64": 234, "aarch64": 131}[os.uname().machine]
 
 

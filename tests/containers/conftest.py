@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_place import OwnEngine, harness, why_no_engine
-
-#: Set where everything must work (in our own CI), as in tests/conftest.py.
-MUST_WORK = os.environ.get("HARNESS_MUST_WORK") == "1"
-
-IMAGE = "debian-bookworm"
+from engine_place import IMAGE, MUST_WORK, OwnEngine, harness, why_no_engine
 
 CONTRACT = """\
 - id: T-1

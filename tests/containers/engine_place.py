@@ -23,6 +23,10 @@ import docker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 HARNESS = str(Path(sys.executable).with_name("harness"))
+#: Set where everything must work (in our own CI), as in tests/conftest.py.
+MUST_WORK = os.environ.get("HARNESS_MUST_WORK") == "1"
+#: The image that most tests run in.
+IMAGE = "debian-bookworm"
 #: A loaded machine may take ten times as long as an idle one, for which these are plenty.
 START_S = 60.0
 PATIENCE_S = 240.0
@@ -46,12 +50,9 @@ class OwnEngine:
         self.address = f"unix://{folder}/docker.sock"
         self._pid = 0
 
-    def start(self) -> str:
-        """Start it and wait until it answers; returns why it did not, or an empty text.
-
-        It is no child of the tests': each of them is asked whether it left one.
-        """
-        command = [
+    def command(self) -> list[str]:
+        """What is started.  The folder is among its words: that is how it is told from others."""
+        return [
             "dockerd",
             f"--data-root={self.folder}/data",
             f"--exec-root={self.folder}/exec",
@@ -60,7 +61,13 @@ class OwnEngine:
             "--iptables=false",
             f"--host={self.address}",
         ]
-        background = f"{shlex.join(command)} >>{self.folder}/dockerd.log 2>&1 & echo $!"
+
+    def start(self) -> str:
+        """Start it and wait until it answers; returns why it did not, or an empty text.
+
+        It is no child of the tests': each of them is asked whether it left one.
+        """
+        background = f"{shlex.join(self.command())} >>{self.folder}/engine.log 2>&1 & echo $!"
         told = subprocess.run(
             ["sh", "-c", background],
             stdin=subprocess.DEVNULL,
@@ -74,9 +81,9 @@ class OwnEngine:
             if self._answers():
                 return ""
             time.sleep(0.05)  # dockerd tells nobody when it is ready
-        tail = (self.folder / "dockerd.log").read_text(errors="replace").splitlines()[-3:]
+        tail = (self.folder / "engine.log").read_text(errors="replace").splitlines()[-3:]
         self.stop()
-        return "dockerd does not start here: " + " / ".join(tail)
+        return f"{self.command()[0]} does not start here: " + " / ".join(tail)
 
     def _answers(self) -> bool:
         with socket.socket(socket.AF_UNIX) as asking, contextlib.suppress(OSError):
@@ -158,6 +165,26 @@ class OwnEngine:
             pass
         finally:
             os.close(fd)
+
+
+class OwnPodman(OwnEngine):
+    """One Podman, which answers as docker does; with a storage of its own."""
+
+    def command(self) -> list[str]:
+        """As for docker.  What is not an option of Podman's is in two files."""
+        configuration = self.folder / "containers.conf"
+        # The limits are those that a machine without CAP_SYS_RESOURCE can give.
+        configuration.write_text(
+            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
+            '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
+        )
+        storage = self.folder / "storage.conf"
+        storage.write_text(
+            f'[storage]\ndriver = "overlay"\ngraphroot = "{self.folder}/root"\n'
+            f'runroot = "{self.folder}/run"\n'
+        )
+        settings = [f"CONTAINERS_CONF={configuration}", f"CONTAINERS_STORAGE_CONF={storage}"]
+        return ["env", *settings, "podman", "system", "service", "--time=0", self.address]
 
 
 def harness(
