@@ -42,6 +42,10 @@ from harness.model.image import DOCKER, LABEL_IMAGE, PODMAN, Built
 MAIN_COMMAND = (
     "sh", "-c", "chmod 0666 /dev/net/tun 2>/dev/null; trap '' CHLD; echo ready; exec cat >/dev/null"
 )  # fmt: skip
+#: How long an engine may take to say which one it is: a second, or never.
+ANSWER_DEADLINE_S = 30
+#: How long any other request may take: as long as the import of a whole root folder.
+REQUEST_DEADLINE_S = 600
 #: How long an engine may take over a container's start; it takes about 0.5 s.
 START_DEADLINE_S = 60.0
 
@@ -62,14 +66,14 @@ class Engine:
         """Connect as ``DOCKER_HOST``, ``DOCKER_TLS_VERIFY`` and ``DOCKER_CERT_PATH`` say."""
         address = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         try:
-            # A request may be as slow as the import of a whole root folder.
-            client = docker.from_env(timeout=600)
+            client = docker.from_env(timeout=ANSWER_DEADLINE_S)  # it asks for the version
         except ENGINE_FAULTS as fault:
             let_go(fault)
             raise EnvironmentUnfit(
                 f"no docker engine answers at {address}: {innermost(fault)}; start one, or let "
                 "DOCKER_HOST name one"
             ) from fault
+        client.api.timeout = REQUEST_DEADLINE_S
         return cls(client, address)
 
     @functools.cached_property

@@ -395,6 +395,18 @@ def test_no_engine_is_one_message_and_exit_4(place: Path, command: list[str]) ->
     assert "DOCKER_HOST" in done.stderr
 
 
+def test_an_engine_that_never_says_a_word_is_given_up(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.backends.docker.ANSWER_DEADLINE_S", 0.2)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{place}/silent.sock")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(place / "silent.sock"))
+        silent.listen()
+        with pytest.raises(EnvironmentUnfit, match=r"no docker engine answers at .*silent\.sock"):
+            Engine.connect()
+
+
 @pytest.mark.parametrize("is_there", [False, True], ids=["nobody there", "hangs up"])
 def test_an_engine_that_does_not_answer_leaves_no_connection_open(
     place: Path, is_there: bool
