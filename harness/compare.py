@@ -238,7 +238,8 @@ def _inside(before: Side, after: Side, name: str, cause: Cause, chance: _Chance)
     return changes
 
 
-#: Statements that came out alike in every pair of nine runs of one bwrap (measured, 284 scenarios).
+#: Statements that came out alike in nine pairs of runs of one bwrap (three subjects, 283
+#: scenarios).  They were chosen by those very pairs, so a later pair may yet differ in one.
 #: Not among them: ends of processes and files, and who is left, where somebody else ends the
 #: recording; objects, where bwrap dies of what it reports.
 _STEADY = re.compile(
