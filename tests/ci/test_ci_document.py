@@ -57,6 +57,13 @@ PLAIN = ".github/workflows/bwrap.yml, in plain steps"
 GITLAB = ".gitlab-ci.yml"
 
 
+def test_the_snippets_of_the_readme_are_those_that_are_tried_here() -> None:
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```(\w+)\n(?:#|//) ([^\n]*)\n(.*?)^```", readme, re.M | re.S)
+    assert [title for _, title, _ in shown] == [WITH_ACTION, GITLAB, "Jenkinsfile"]
+    assert [each for each in shown if each not in BLOCKS] == []
+
+
 # --- the shell text of each snippet --------------------------------------------------------------
 
 
