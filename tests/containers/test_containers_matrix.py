@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from engine_place import CHECKOUT, OwnEngine, harness
 
+from harness.images import read_catalogue
+from harness.model.image import REPOSITORY
+
 #: The first test waits for four images and five runs of the suite.
 pytestmark = pytest.mark.timeout(1800)
 
@@ -130,6 +133,41 @@ def test_the_comparison_of_0_8_0_and_0_12_0_names_what_was_mended_and_nothing_el
     )
     assert "had not ended" in hang
     assert exit_7 == "it exited 7"
+
+
+@pytest.mark.parametrize("scenario", sorted(MENDED))
+def test_a_script_says_of_each_version_what_the_harness_says(
+    matrix: Matrix, engine: OwnEngine, scenario: str
+) -> None:
+    found = {r["subject"]: r["status"] for r in matrix.results if r["id"] == scenario}
+    written = harness(
+        ["repro", scenario, str(CHECKOUT / "scenarios")], matrix.folder, engine.address
+    )
+    assert written.returncode == 0, written.stderr
+    for spec, code in (("image:debian-bookworm", 1), ("image:debian-trixie", 0)):
+        assert found[spec] == ("known" if code else "pass")
+        assert run_script(engine, spec, written.stdout) == code
+
+
+def run_script(engine: OwnEngine, spec: str, script: str) -> int:
+    """The exit status of a Python script in a container of its own, which is removed."""
+    client = engine.client()
+    api = client.api
+    try:
+        profile = read_catalogue(CHECKOUT / "containers").profile.host_config(as_root=False)
+        made = api.create_container(
+            f"{REPOSITORY}:{spec.removeprefix('image:')}",
+            command=["python3", "-c", script],
+            user="0",
+            host_config={**api.create_host_config(), **profile},
+        )
+        try:
+            api.start(made["Id"])
+            return int(api.wait(made["Id"])["StatusCode"])
+        finally:
+            api.remove_container(made["Id"], force=True)
+    finally:
+        client.close()
 
 
 def test_the_flip_is_found_between_0_11_0_and_0_12_0(matrix: Matrix, engine: OwnEngine) -> None:
