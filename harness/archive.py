@@ -13,6 +13,7 @@ import os
 import platform
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness import __version__
@@ -38,6 +39,24 @@ META = (
 def new_run_id(now: datetime.datetime) -> str:
     """A name that sorts by time and differs between two runs of one second."""
     return f"{now:%Y%m%dT%H%M%SZ}-{os.getpid():x}-{random.SystemRandom().randrange(1 << 16):04x}"
+
+
+def begin_run(
+    reports: Path,
+    options: Options,
+    targets: Sequence[Target],
+    scenarios: Sequence[LoadedScenario],
+    clauses: Mapping[str, Clause],
+    hidden: Mapping[str, int] | None = None,
+) -> tuple[RunFolder, dict[str, Any]]:
+    """The folder of a run that begins, which is the latest from here on, and its ``run.json``."""
+    now = datetime.datetime.now(datetime.UTC)
+    folder = RunFolder.create(reports, new_run_id(now))
+    meta = describe_run(folder.path.name, options, targets, clauses, hidden or {}, now)
+    folder.write_json("run.json", meta)
+    folder.write_json("scenarios.json", snapshot(scenarios))
+    folder.point_latest()
+    return folder, meta
 
 
 def describe_run(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.archive import describe_run, judge_again, new_run_id, shown_timelines, snapshot
+from harness.archive import begin_run, judge_again, shown_timelines
 from harness.bisect import bisect
-from harness.cli.choosing import load, no_such
+from harness.cli.choosing import find
 from harness.cli.delivering import write_own_reports
 from harness.cli.running import ready_to_run
 from harness.cli.voice import answer, style_for, tell
@@ -28,10 +27,7 @@ from harness.subjects import check_spec
 
 
 def bisect_subjects(arguments: argparse.Namespace) -> ExitCode:
-    loaded, problems, _wanted = load(arguments.paths or ["scenarios"])
-    chosen = next((each for each in loaded.scenarios if each.scenario.id == arguments.id), None)
-    if chosen is None:
-        raise no_such(arguments.id, loaded, problems)
+    loaded, chosen = find(arguments.id, arguments.paths)
     specs = list(dict.fromkeys(arguments.subject or []))
     for spec in specs:
         check_spec(spec)
@@ -64,14 +60,8 @@ def _bisect(
         timeout_multiplier=arguments.timeout_multiplier,
         command=shlex.join(["harness", *sys.argv[1:]]),
     )
-    now = datetime.datetime.now(datetime.UTC)
-    folder = RunFolder.create(Path(arguments.reports), new_run_id(now))
     clauses = {name: loaded.clauses[name] for name in chosen.scenario.clauses}
-    folder.write_json(
-        "run.json", describe_run(folder.path.name, options, targets, clauses, {}, now)
-    )
-    folder.write_json("scenarios.json", snapshot([chosen]))
-    folder.point_latest()
+    folder, _meta = begin_run(Path(arguments.reports), options, targets, [chosen], clauses)
     subjects = [target.subject for target in targets]
     codes: list[ExitCode] = []
     try:

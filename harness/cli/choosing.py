@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.cli.voice import tell
 from harness.errors import HarnessError, ScenarioFilesInvalid, UsageError
-from harness.loader import Loaded, Problem, load_leniently, nearest
+from harness.loader import Loaded, LoadedScenario, Problem, load_leniently, nearest
 from harness.model.verdict import Status
 from harness.selection import Filters, Selection
 from harness.store import LATEST, RunFolder
@@ -20,11 +20,20 @@ def load(paths: Sequence[str]) -> tuple[Loaded, tuple[Problem, ...], set[str]]:
     files = list(dict.fromkeys(Path(path.partition("::")[0]) for path in paths))
     loaded, problems = load_leniently(files)
     for missing in sorted(wanted - {each.scenario.id for each in loaded.scenarios}):
-        raise no_such(missing, loaded, problems)
+        raise _no_such(missing, loaded, problems)
     return loaded, problems, wanted
 
 
-def no_such(missing: str, loaded: Loaded, problems: Sequence[Problem]) -> HarnessError:
+def find(scenario_id: str, paths: Sequence[str]) -> tuple[Loaded, LoadedScenario]:
+    """The one scenario that a command is about, and all that it was loaded with."""
+    loaded, problems, _wanted = load(paths or ["scenarios"])
+    for each in loaded.scenarios:
+        if each.scenario.id == scenario_id:
+            return loaded, each
+    raise _no_such(scenario_id, loaded, problems)
+
+
+def _no_such(missing: str, loaded: Loaded, problems: Sequence[Problem]) -> HarnessError:
     """Why there is no scenario of that id: a typing error, or a file that cannot be loaded."""
     close = nearest(missing, [each.scenario.id for each in loaded.scenarios])
     hint = f"; did you mean {', '.join(close)}?" if close else ""

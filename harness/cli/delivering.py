@@ -41,6 +41,8 @@ def codes_of(record: RunRecord) -> list[ExitCode]:
         codes.append(ExitCode.VERDICT_MISSING)
     if any(r.status is Status.ERROR and not is_unloadable(r) for r in ran):
         codes.append(ExitCode.INCOMPLETE)
+    if record.is_interrupted:
+        codes.append(ExitCode.INCOMPLETE)
     if not ran and record.results:
         codes.append(ExitCode.NOTHING_RAN)
     return codes

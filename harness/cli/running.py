@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import shlex
 import signal
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from harness.archive import assemble, describe_run, new_run_id, snapshot
+from harness.archive import assemble, begin_run
 from harness.backends.local import NO_ROOM_TO_WORK
 from harness.cli.choosing import filters_of, load, tell_hidden
 from harness.cli.delivering import codes_of, deliver, refuse_two_outputs
@@ -36,7 +35,6 @@ from harness.needs import unmet_need
 from harness.pipeline import Job, Options, Run, StopSwitch, Target, facts_for, unloadable
 from harness.progress import Progress
 from harness.selection import Selection, select
-from harness.store import RunFolder
 from harness.subjects import DEFAULT_SUBJECT, check_spec, open_targets
 
 MUST_WORK = "HARNESS_MUST_WORK"
@@ -139,12 +137,9 @@ def _record_jobs(
     targets: list[Target],
     switch: StopSwitch,
 ) -> ExitCode:
-    now = datetime.datetime.now(datetime.UTC)
-    folder = RunFolder.create(Path(arguments.reports), new_run_id(now))
-    meta = describe_run(folder.path.name, options, targets, loaded.clauses, chosen.hidden, now)
-    folder.write_json("run.json", meta)
-    folder.write_json("scenarios.json", snapshot(chosen.scenarios))
-    folder.point_latest()
+    folder, meta = begin_run(
+        Path(arguments.reports), options, targets, chosen.scenarios, loaded.clauses, chosen.hidden
+    )
     codes: list[ExitCode] = [ExitCode.SCENARIOS_INVALID] if problems else []
     style = style_for(arguments, sys.stderr)
     progress = Progress(len(jobs), style, arguments.quiet)

@@ -30,7 +30,6 @@ def judge(arguments: argparse.Namespace) -> ExitCode:
         current = {each.scenario.id: each for each in loaded.scenarios}
     record = judge_again(folder, scenarios=current)
     codes = codes_of(record)
-    codes += [ExitCode.INCOMPLETE] if record.is_interrupted else []
     # Judged by other rules, it is not what the run found: the run's own reports stay as they are.
     deliver(arguments, folder, record, codes, keep=current is None)
     return worst(codes)
@@ -41,7 +40,6 @@ def report(arguments: argparse.Namespace) -> ExitCode:
     folder = RunFolder.open(Path(arguments.run), Path(arguments.reports))
     record = folder.results() or judge_again(folder)
     codes = codes_of(record)
-    codes += [ExitCode.INCOMPLETE] if record.is_interrupted else []
     deliver(arguments, folder, record, codes)
     return worst(codes)
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from harness import __version__
-from harness.cli.choosing import filters_of, load, no_such, tell_hidden
+from harness.cli.choosing import filters_of, find, load, tell_hidden
 from harness.cli.running import temporary_log
 from harness.cli.voice import answer, style_for, tell
 from harness.doctor import doctor_lines
@@ -62,19 +62,13 @@ def validate(arguments: argparse.Namespace) -> ExitCode:
 
 
 def explain_scenario(arguments: argparse.Namespace) -> ExitCode:
-    loaded, problems, _wanted = load(arguments.paths or ["scenarios"])
-    for each in loaded.scenarios:
-        if each.scenario.id == arguments.id:
-            answer(explain(each, loaded.clauses))
-            return ExitCode.AS_EXPECTED
-    raise no_such(arguments.id, loaded, problems)
+    loaded, found = find(arguments.id, arguments.paths)
+    answer(explain(found, loaded.clauses))
+    return ExitCode.AS_EXPECTED
 
 
 def write_repro(arguments: argparse.Namespace) -> ExitCode:
-    loaded, problems, _wanted = load(arguments.paths or ["scenarios"])
-    found = next((each for each in loaded.scenarios if each.scenario.id == arguments.id), None)
-    if found is None:
-        raise no_such(arguments.id, loaded, problems)
+    loaded, found = find(arguments.id, arguments.paths)
     if (arguments.subject or "").startswith(IMAGE):
         raise UsageError(
             "a script runs where bwrap is: copy it into the container and run it there"
