@@ -12,27 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from necessities import missing
 
 from harness.agent import procfs
 from harness.backends.local import bundled_bwrap
 from harness.errors import EnvironmentUnfit
-
-#: Set where everything must work (in our own CI): what is missing then fails instead of skipping.
-MUST_WORK = os.environ.get("HARNESS_MUST_WORK") == "1"
-
 
 # As from a terminal, whoever starts the tests: nohup(1) and the background of a script ignore
 # signals, and so would everything that the tests start.
 for _number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     signal.signal(_number, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def missing(reason: str) -> None:
-    """Skip a test for want of something; fail it where everything must work."""
-    if MUST_WORK:
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session", autouse=True)

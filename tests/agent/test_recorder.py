@@ -239,22 +239,29 @@ def test_a_monitor_that_died_of_a_real_time_signal_is_recorded_with_its_number(
     assert statuses(timeline)["monitor"] == {"signal": "RTMIN+6"}
 
 
+def while_its_supervisor_is_stopped(bwrap: str, *then: dict[str, Any]) -> dict[str, Any]:
+    """A plan in which bwrap ends while nobody can be told so, and what comes then."""
+    return make_plan(
+        bwrap,
+        sandbox={"command": {"shell": "cat"}, "channels": {"stdin": {"option": "stdin"}}},
+        steps=[
+            {"signal": {"to": "supervisor", "send": "STOP"}},
+            {"close": "stdin", "trigger": True},
+            *then,
+        ],
+    )
+
+
 @pytest.mark.parametrize("last", ["settle", "nothing"])
 def test_a_recording_ends_after_its_supervisor_has_told_how_bwrap_ended(
     agent: Agent, bwrap: str, last: str
 ) -> None:
-    # The supervisor is stopped while bwrap ends, so that it has still to tell when it goes on.
     timeline = agent.record(
-        make_plan(
+        while_its_supervisor_is_stopped(
             bwrap,
-            sandbox={"command": {"shell": "cat"}, "channels": {"stdin": {"option": "stdin"}}},
-            steps=[
-                {"signal": {"to": "supervisor", "send": "STOP"}},
-                {"close": "stdin", "trigger": True},
-                {"wait": {"gone": "monitor"}},
-                {"signal": {"to": "supervisor", "send": "CONT"}},
-                *([{"settle": "5s"}] if last == "settle" else []),
-            ],
+            {"wait": {"gone": "monitor"}},
+            {"signal": {"to": "supervisor", "send": "CONT"}},  # it has still to tell
+            *([{"settle": "5s"}] if last == "settle" else []),
         )
     )
     assert_sound(timeline)
@@ -268,17 +275,7 @@ def test_a_recording_ends_after_its_supervisor_has_told_how_bwrap_ended(
 def test_nobody_waits_for_the_word_of_a_supervisor_that_is_stopped(
     agent: Agent, bwrap: str
 ) -> None:
-    timeline = agent.record(
-        make_plan(
-            bwrap,
-            sandbox={"command": {"shell": "cat"}, "channels": {"stdin": {"option": "stdin"}}},
-            steps=[
-                {"signal": {"to": "supervisor", "send": "STOP"}},
-                {"close": "stdin", "trigger": True},
-                {"settle": "60s"},
-            ],
-        )
-    )
+    timeline = agent.record(while_its_supervisor_is_stopped(bwrap, {"settle": "60s"}))
     assert_sound(timeline)
     # What it would have told the recorder learns itself, once the clean-up has ended the teller.
     told, census = timeline.first(Kind.STATUS_COLLECTED), timeline.last(Kind.CENSUS_TAKEN)

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from ruamel.yaml import YAML
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -241,13 +240,6 @@ def with_closed_tun(told: Path) -> list[str]:
         'code=0; "$@" || code=$?; stat -c %a /dev/net/tun >"$told"; exit "$code"'
     )
     return ["unshare", "-m", "sh", "-ec", script, "sh", str(told)]
-
-
-def missing(reason: str) -> None:
-    """Skip a test for want of something; fail it where everything must work."""
-    if os.environ.get("HARNESS_MUST_WORK") == "1":  # as in tests/conftest.py
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def no_package_index(place: Workspace) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
@@ -11,9 +10,8 @@ from collections.abc import Iterator
 import pytest
 from ci_place import Workspace
 
-from harness.agent import procfs
+from harness.agent import kernel, procfs
 
-_PR_SET_CHILD_SUBREAPER = 36
 #: How long what a step started may take to be gone after the step.
 GONE_S = 2.0
 
@@ -39,13 +37,12 @@ def no_process_is_left() -> Iterator[None]:
 
     The test process is a subreaper meanwhile: what outlives its parent comes here.
     """
-    prctl = ctypes.CDLL(None).prctl
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    kernel.set_child_subreaper()
     try:
         yield
         assert _collect() == [], "processes left"
     finally:
-        prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        kernel.set_child_subreaper(False)
 
 
 @pytest.fixture

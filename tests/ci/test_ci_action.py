@@ -23,11 +23,11 @@ from ci_place import (
     Workspace,
     action,
     copy_checkout,
-    missing,
     no_package_index,
     with_closed_tun,
     without_user_namespaces,
 )
+from necessities import missing
 
 SCRIPT = (CHECKOUT / "tools" / "action.sh").read_text(encoding="utf-8")
 #: Variables of the script that are no inputs: what tests alone may set.

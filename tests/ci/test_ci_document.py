@@ -21,10 +21,10 @@ from ci_place import (
     Workspace,
     action,
     copy_checkout,
-    missing,
     no_package_index,
     with_closed_tun,
 )
+from necessities import missing
 from ruamel.yaml import YAML
 
 from harness.errors import ExitCode

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_place import IMAGE, MUST_WORK, OwnEngine, harness, why_no_engine
+from engine_place import IMAGE, OwnEngine, harness, why_no_engine
+from necessities import missing
 
 CONTRACT = """\
 - id: T-1
@@ -27,9 +28,7 @@ def engine(temporary_folder: Path) -> Iterator[OwnEngine]:
     reason = reason or own.start()
     if reason:
         shutil.rmtree(folder)
-        if MUST_WORK:
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing(reason)
     yield own
     own.stop()
     shutil.rmtree(folder)

@@ -23,8 +23,6 @@ import docker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 HARNESS = str(Path(sys.executable).with_name("harness"))
-#: Set where everything must work (in our own CI), as in tests/conftest.py.
-MUST_WORK = os.environ.get("HARNESS_MUST_WORK") == "1"
 #: The image that most tests run in.
 IMAGE = "debian-bookworm"
 #: A loaded machine may take ten times as long as an idle one, for which these are plenty.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from necessities import missing
 
 from harness.agent.identify import reachable_path
 from harness.loader import Loaded, LoadedScenario, load_scenarios
@@ -82,22 +83,15 @@ def reachable(bwrap: str, folder: Path) -> str:
     return reachable_path(bwrap, identity.uid, identity.gid, str(folder))
 
 
-def absent(reason: str) -> None:
-    """Skip a test for want of something; fail it where everything must work."""
-    if os.environ.get("HARNESS_MUST_WORK") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 def check_needs(scenario_id: str) -> None:
     """Skip a test whose scenario needs what is not here."""
     needs = by_id()[scenario_id].scenario.needs
     for tool in needs.tools:
         if shutil.which(tool) is None:
-            absent(f"{scenario_id} needs {tool}")
+            missing(f"{scenario_id} needs {tool}")
     for device in needs.devices:
         # The script asks as another user: what the mode of the device says counts.
         if not os.path.exists(device) or os.stat(device).st_mode & 0o006 != 0o006:
-            absent(f"{scenario_id} needs {device} for everybody")
+            missing(f"{scenario_id} needs {device} for everybody")
     if by_id()[scenario_id].scenario.user == "root" and os.geteuid() != 0:
         pytest.skip(f"{scenario_id} has to be run as root")

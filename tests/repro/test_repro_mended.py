@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repro_place import absent, by_id, run_script, script_of
+from necessities import missing
+from repro_place import by_id, run_script, script_of
 
 from harness.subjects import choose_identity
 
@@ -49,7 +50,7 @@ def find_python() -> str:
             continue
         if done.returncode == 0:
             return python
-    absent("the user of scenarios can execute no Python here")
+    missing("the user of scenarios can execute no Python here")
     raise AssertionError
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 import table
+from necessities import missing
 from shelf_catalogue import CAUGHT, CONTROLS, NOT_CAUGHT, Caught, defect_of, names_of_fakes
 from shelf_place import (
     CHECKOUT,
@@ -76,10 +77,8 @@ def place() -> Iterator[Place]:
     try:
         with shelf_place() as made:
             yield made
-    except NoInterpreter as missing:
-        if os.environ.get("HARNESS_MUST_WORK") == "1":
-            raise
-        pytest.skip(str(missing))
+    except NoInterpreter as fault:
+        missing(str(fault))
 
 
 @pytest.fixture(scope="module")
