@@ -115,6 +115,15 @@ def test_what_doctor_found_otherwise_and_where_are_changes_of_the_environment() 
     ]
 
 
+def test_what_a_rule_did_not_ask_for_is_no_change() -> None:
+    found = Finding("outcome", Held.YES, "outcome kind setup-failed", "outcome kind setup-failed")
+    befores, afters = (
+        Result("a.b", "host", Status.PASS, findings=(dataclasses.replace(found, aside=aside),))
+        for aside in ("", "provider_code 0")
+    )
+    assert compare(side("a", befores), side("b", afters)).changes == ()
+
+
 def test_how_a_process_ends_that_may_end_anyhow_is_no_change() -> None:
     sides = [
         side(seen, Result("a.b", "x", Status.PASS, findings=(Finding("exit", Held.YES, *told),)))

@@ -50,14 +50,14 @@ def judge_fds(rule: ExpectFds, case: Case) -> Judgement:
         return undecided(expected, "its fds cannot be read", [event])
     numbers = sorted(int(number) for number in event.data["fds"])
     channels: list[str] = event.data["channels"]
-    seen = f"fds {numbers}, of these {', '.join(channels) or 'no channel'}"
+    named = ", ".join(channels) or "no channel"
     if rule.numbers is not None:
         holds = numbers == sorted(rule.numbers)
-    elif rule.has_channel is not None:
-        holds = rule.has_channel in channels
-    else:
-        holds = rule.lacks_channel not in channels
-    return judged(holds, expected, seen, [event])
+        return judged(holds, expected, f"fds {numbers}", [event], aside=f"of these {named}")
+    asked = rule.has_channel or rule.lacks_channel
+    holds = (asked in channels) == (rule.has_channel is not None)
+    seen = f"{asked} {'' if asked in channels else 'not '}among the fds"
+    return judged(holds, expected, seen, [event], aside=f"fds {numbers}, of these {named}")
 
 
 def judge_observed(rule: ExpectObserved, case: Case) -> Judgement:

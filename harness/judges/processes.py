@@ -100,8 +100,10 @@ def _judge_census(wanted: list[str] | str, case: Case, *, dead: bool, what: str)
         return undecided(expected, "no census was taken")
     found = members(case, census, dead=dead)
     # Several descendants are one kind of survivor; two commands would be two names.
-    seen = f"{what}: {', '.join(found) or 'none'}"
-    return judged(sorted(set(found)) == names, expected, seen, [census])
+    kinds = sorted(set(found))
+    seen = f"{what}: {', '.join(kinds) or 'none'}"
+    aside = f"{len(found)} processes" if len(found) > len(kinds) else ""
+    return judged(kinds == names, expected, seen, [census], aside=aside)
 
 
 def judge_alive(wanted: str, case: Case) -> Judgement:
@@ -112,5 +114,6 @@ def judge_alive(wanted: str, case: Case) -> Judgement:
         return undecided(expected, "no census was taken")
     states = [p["state"] for p in census.data["processes"] if p["member"] == wanted]
     holds = any(state not in _DEAD for state in states)
-    seen = f"state {', '.join(states)}" if states else "not there"
-    return judged(holds, expected, seen, [census])
+    seen = "alive" if holds else "dead" if states else "not there"
+    aside = f"state {', '.join(states)}" if states else ""
+    return judged(holds, expected, seen, [census], aside=aside)

@@ -107,7 +107,14 @@ def _judge_one(rule: Expectation, name: str, case: Case, repeat: int) -> Finding
     except Exception:  # a judge that crashes must not decide anything
         found = Judgement(Held.UNKNOWN, verb, "the judge crashed: " + traceback.format_exc())
     return Finding(
-        name, found.held, found.expected, found.observed, rule.clause, found.events, repeat
+        rule=name,
+        held=found.held,
+        expected=found.expected,
+        observed=found.observed,
+        clause=rule.clause,
+        events=found.events,
+        repeat=repeat,
+        aside=found.aside,
     )
 
 

@@ -13,12 +13,16 @@ from harness.model.verdict import Held
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether an expectation held, in words, with the events that prove it."""
+    """Whether an expectation held, in words, with the events that prove it.
+
+    The members are those of :class:`harness.model.verdict.Finding`.
+    """
 
     held: Held
     expected: str
     observed: str
     events: tuple[int, ...] = ()
+    aside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +34,16 @@ class Case:
 
 
 def judged(
-    holds: bool, expected: str, observed: str, events: Iterable[Event | None] = ()
+    holds: bool,
+    expected: str,
+    observed: str,
+    events: Iterable[Event | None] = (),
+    *,
+    aside: str = "",
 ) -> Judgement:
     """A judgement that is certain, with the sequence numbers of its events."""
     numbers = tuple(sorted({event.seq for event in events if event is not None}))
-    return Judgement(Held.YES if holds else Held.NO, expected, observed, numbers)
+    return Judgement(Held.YES if holds else Held.NO, expected, observed, numbers, aside)
 
 
 def undecided(expected: str, why: str, events: Iterable[Event | None] = ()) -> Judgement:

@@ -167,7 +167,7 @@ class Tally:
         findings = telling.findings if telling is not None else ()
         for finding in findings:
             if finding.rule == rule and finding.held is Held.NO:
-                text = f"{rule}: expected {finding.expected}; observed {finding.observed}"
+                text = f"{rule}: expected {finding.expected}; observed {finding.seen}"
                 break
         else:
             text = f"{rule} failed"
@@ -179,7 +179,7 @@ class Tally:
         telling = self._telling[1] if self._telling is not None else self._first
         for finding in telling.findings if telling is not None else ():
             if finding.held is Held.UNKNOWN:
-                return f"{finding.rule}: expected {finding.expected}; {finding.observed}"
+                return f"{finding.rule}: expected {finding.expected}; {finding.seen}"
         return f"{self.unknowns.total()} finding(s) could not be decided"
 
     def _rates(self) -> tuple[Rate, ...]:

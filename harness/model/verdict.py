@@ -45,6 +45,10 @@ class Finding:
     ``rule`` is the expectation's name within its scenario; ``expected`` and ``observed`` are short
     texts for people; ``events`` are the sequence numbers that prove it (empty when the proof is
     the absence of an event).  ``repeat`` is the index of the recording, from 0.
+
+    ``observed`` is about what the expectation asked for and nothing else: two recordings are
+    compared by it, and a known deviation may name it.  What was seen there besides, and may be
+    otherwise next time, is ``aside``.
     """
 
     rule: str
@@ -54,6 +58,12 @@ class Finding:
     clause: str | None = None
     events: tuple[int, ...] = ()
     repeat: int = 0
+    aside: str = ""
+
+    @property
+    def seen(self) -> str:
+        """All that was seen, for people: ``alive: descendant (3 processes)``."""
+        return f"{self.observed} ({self.aside})" if self.aside else self.observed
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ def _finding(finding: Finding, run: RunRecord) -> list[str]:
     return [
         *lines,
         f"  expected: {visible(finding.expected)}",
-        f"  observed: {visible(finding.observed)}",
+        f"  observed: {visible(finding.seen)}",
         f"  events: {events_sentence(finding)}",
     ]
 

@@ -72,7 +72,7 @@ def _diagnostics(result: Result, run: RunRecord) -> list[str]:
             f"    clause: {_scalar(finding.clause or '')}",
             f"    sentence: {_scalar(clause_sentence(run.contract, finding.clause))}",
             f"    expected: {_scalar(finding.expected)}",
-            f"    observed: {_scalar(finding.observed)}",
+            f"    observed: {_scalar(finding.seen)}",
             f"    events: {json.dumps(list(events_named(finding)))}",
         ]
     lines += ["rates:"] if result.rates else []

@@ -181,7 +181,7 @@ def _finding_lines(
     if finding.clause:
         sentence = one_line(clause_sentence(contract, finding.clause))
         lines.append(f"     clause    {one_line(finding.clause)}{': ' * bool(sentence)}{sentence}")
-    for name, text in (("expected", finding.expected), ("observed", finding.observed)):
+    for name, text in (("expected", finding.expected), ("observed", finding.seen)):
         lines += _continued(f"     {name}  ", text)
     return [*lines, f"     events    {events_sentence(finding)}"]
 

@@ -235,4 +235,4 @@ def why(result: Result) -> str:
     broken = next((f for f in result.findings if f.held is not Held.YES), None)
     if broken is None:
         return one_line(result.reason)
-    return one_line(f"{broken.rule}: expected {broken.expected}, observed {broken.observed}")
+    return one_line(f"{broken.rule}: expected {broken.expected}, observed {broken.seen}")

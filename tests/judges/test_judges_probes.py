@@ -202,7 +202,10 @@ def test_locks_are_shown_with_their_holder_and_kind() -> None:
 def test_fds_are_shown_with_the_channels_among_them() -> None:
     told = fds({"0": "a", "20": "b"}, "sync")
     assert judge({"fds": {"at": "now", "lacks_channel": "sync"}}, told) == Judgement(
-        Held.NO, "sync not among the fds", "fds [0, 20], of these sync", (1,)
+        Held.NO, "sync not among the fds", "sync among the fds", (1,), "fds [0, 20], of these sync"
+    )
+    assert judge({"fds": {"at": "now", "numbers": [0]}}, told) == Judgement(
+        Held.NO, "fds [0]", "fds [0, 20]", (1,), "of these sync"
     )
 
 

@@ -184,8 +184,17 @@ def test_an_undecided_exit_says_why() -> None:
 def test_survivors_are_all_named_with_the_census_as_proof() -> None:
     told = tape().census("settle", "reaper:S", "command:R", "descendant:S", "descendant:S")
     assert judge({"survivors": ["command"]}, told) == Judgement(
-        Held.NO, "alive: command", "alive: command, descendant, descendant, reaper", (1,)
+        Held.NO, "alive: command", "alive: command, descendant, reaper", (1,), "4 processes"
     )
+
+
+def test_the_state_in_which_a_process_is_alive_is_an_aside() -> None:
+    told = (judge({"alive": "command"}, tape().census("settle", f"command:{s}")) for s in "SRZ")
+    assert [(each.observed, each.aside) for each in told] == [
+        ("alive", "state S"),
+        ("alive", "state R"),
+        ("dead", "state Z"),
+    ]
 
 
 def test_a_marker_that_must_not_be_there_is_cited() -> None:

@@ -190,6 +190,7 @@ def test_json_has_the_members_that_other_programs_read() -> None:
             "clause": "DWP-3",
             "events": [14, 15],
             "repeat": 3,
+            "aside": "",
         }
     ]
     assert result["rates"] == [
