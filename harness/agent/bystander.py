@@ -7,6 +7,7 @@ change in a recording has a step behind it.
 
 from __future__ import annotations
 
+import _socket
 import json
 import os
 import select
@@ -34,7 +35,7 @@ def listen_on(spec: dict[str, Any], scratch: str) -> socket.socket:
 
 
 def become_bystander(
-    control: socket.socket, spec: dict[str, Any], scratch: str, listener: socket.socket | None
+    control: _socket.socket, spec: dict[str, Any], scratch: str, listener: socket.socket | None
 ) -> NoReturn:
     """What the forked process runs.  ``control`` is a SOCK_SEQPACKET end.
 
@@ -57,7 +58,7 @@ def _take_lock(spec: dict[str, Any], scratch: str) -> int:
     return locks.hold(path, spec["lock"], api=spec.get("api", "fcntl"))
 
 
-def _live_on(control: socket.socket, listener: socket.socket | None) -> None:
+def _live_on(control: _socket.socket, listener: socket.socket | None) -> None:
     poll = select.poll()
     poll.register(control, select.POLLIN)
     if listener is not None:

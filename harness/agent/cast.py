@@ -8,7 +8,8 @@ that was orphaned anywhere inside a sandbox is adopted by the recorder and stays
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Callable
 
 from harness.agent import procfs
 
@@ -19,15 +20,16 @@ PARTS = ("launcher", "monitor", "child", "reaper", "command")
 class Member:
     """One process of the cast.  ``pidfd`` is owned by the recorder, -1 when there is none."""
 
-    def __init__(self, lane: str, pid: int, pidfd: int, sandbox: str | None) -> None:
+    def __init__(
+        self, lane: str, pid: int, pidfd: int, sandbox: str | None, starttime: int
+    ) -> None:
         self.lane = lane
         self.pid = pid
         self.pidfd = pidfd
         self.sandbox = sandbox
         self.exited = False
         self.status: dict[str, Any] | None = None
-        process = procfs.read_process(pid)
-        self.starttime = process.starttime if process is not None else -1
+        self.starttime = starttime
 
     @property
     def is_there(self) -> bool:
@@ -69,9 +71,12 @@ class Cast:
                 return name
         return None
 
-    def add(self, lane: str, pid: int, pidfd: int) -> Member:
-        """Take a new member in; the pidfd is owned by the caller's loop."""
-        member = Member(lane, pid, pidfd, self.sandbox_of(lane))
+    def add(self, lane: str, pid: int, pidfd: int, starttime: int) -> Member:
+        """Take a new member in; the pidfd is owned by the caller's loop.
+
+        ``starttime`` is that of ``harness.agent.procfs.Process``, -1 when the process is gone.
+        """
+        member = Member(lane, pid, pidfd, self.sandbox_of(lane), starttime)
         self.members[lane] = member
         if member.sandbox is not None and lane.endswith("monitor"):
             self._programs[member.sandbox] = _program(pid) or (0, 0)
@@ -125,8 +130,10 @@ class Cast:
         running = _program(pid)
         return running is not None and running != self._programs.get(sandbox)
 
-    def census(self, observer_pid: int) -> list[dict[str, Any]]:
-        """Every process below the recorder, with its name in the cast where it has one.
+    def census(self, walk: Callable[[], Iterable[procfs.Process]]) -> list[dict[str, Any]]:
+        """Every process that ``walk`` finds, with its name in the cast where it has one.
+
+        The names are asked for first: who ends in between is not there, rather than without a name.
 
         A process that is nobody's part but descends from a sandbox, or was orphaned in one, is
         called ``descendant``.
@@ -145,7 +152,7 @@ class Cast:
                 "comm": process.comm,
                 "exe": procfs.executable(process.pid) or "",
             }
-            for process in procfs.descendants_by_children(observer_pid)
+            for process in walk()
         ]
 
     def _name_insides(self, prefix: str, lanes: dict[int, str]) -> None:

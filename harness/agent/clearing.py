@@ -9,21 +9,10 @@ import shutil
 import signal
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Callable
 
 from harness.agent import kernel, procfs
-from harness.agent.scripted import decode_status
-
-
-def close_all_but(keep: set[int]) -> None:
-    """Close every fd that is not in ``keep``: a forked process holds only what is its own."""
-    first = 0
-    for fd in sorted(keep):
-        if fd > first:
-            kernel.close_range(first, fd - 1)
-        first = fd + 1
-    kernel.close_range(first, 2**31 - 1)
 
 
 def descends_from(pid: int, ancestor: int) -> bool:
@@ -39,22 +28,31 @@ def descends_from(pid: int, ancestor: int) -> bool:
 
 
 def end_descendants(
-    deadline_s: float, *, meanwhile: Callable[[], None] = lambda: None
+    deadline_s: float,
+    *,
+    meanwhile: Callable[[], None] = lambda: None,
+    spared: Collection[int] = (),
+    unheard: Collection[int] = (),
 ) -> tuple[set[int], dict[int, dict[str, Any]], list[str]]:
     """SIGKILL and reap everything below this process, which must be a child-subreaper.
 
     ``meanwhile`` is called once while the first of them die: taking a process apart takes the
     kernel a millisecond, which another core can use.
 
+    ``spared`` are children that are left alone, ``unheard`` are children whose end no signal tells;
+    neither is known to a plain waitpid(2), which says when there is nobody else.
+
     Returns the pids that were killed, the statuses of those reaped here, and one text for each
     process that is still there at the deadline.  Killing goes on until nobody is left, because a
     dying parent hands its children up to us one generation at a time.
     """
     killed: set[int] = set()
+    unheard = set(unheard)
     reaped: dict[int, dict[str, Any]] = {}
     deadline = time.monotonic() + deadline_s
     while True:
-        alive = [p for p in procfs.descendants_by_children(os.getpid()) if p.state not in "ZX"]
+        below = procfs.descendants_by_children(os.getpid(), without=spared)
+        alive = [p for p in below if p.state not in "ZX"]
         for process in alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process.pid, signal.SIGKILL)
@@ -62,20 +60,36 @@ def end_descendants(
         meanwhile()
         meanwhile = _nothing
         _await_death(alive, min(deadline - time.monotonic(), 0.05))
+        for pid in tuple(unheard):
+            if _reap(pid, reaped):
+                unheard.remove(pid)
         try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if not pid:
-                    break
-                reaped[pid] = decode_status(status)
+            while _reap(-1, reaped):
+                pass
         except ChildProcessError:
-            return killed, reaped, []
+            if not unheard:
+                return killed, reaped, []
         if time.monotonic() >= deadline:
             return (
                 killed,
                 reaped,
                 [f"process {p.pid} ({p.comm}) is still there, in state {p.state}" for p in alive],
             )
+
+
+def _reap(pid: int, reaped: dict[int, dict[str, Any]]) -> bool:
+    """Reap a child that has ended; False when none has."""
+    found, status = os.waitpid(pid, os.WNOHANG | (kernel.WALL if pid > 0 else 0))
+    if found:
+        reaped[found] = decode_status(status)
+    return bool(found)
+
+
+def decode_status(status: int) -> dict[str, Any]:
+    """A wait status as ``code`` or ``signal`` (its name): never one integer for both."""
+    if os.WIFSIGNALED(status):
+        return {"signal": procfs.signal_name(os.WTERMSIG(status))[3:]}
+    return {"code": os.WEXITSTATUS(status)}
 
 
 def _nothing() -> None:

@@ -13,20 +13,24 @@ here are those above 423, which are the same on every architecture (kernel sourc
 
 from __future__ import annotations
 
-import array
 import ctypes
 import errno
 import fcntl
 import os
 import struct
 import termios
-from typing import NamedTuple
 
+# Neither typing nor array (which imports collections.abc) here: of what a process has in memory,
+# each of its forks takes a copy.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
+# For the call from which two processes return: another thread must not have the GIL then.
+_LIBC_WITH_GIL = ctypes.PyDLL(None, use_errno=True)
+_LIBC_WITH_GIL.syscall.restype = ctypes.c_long
 
 _SYS_PIDFD_SEND_SIGNAL = 424
 _SYS_PIDFD_OPEN = 434
+_SYS_CLONE3 = 435
 _SYS_CLOSE_RANGE = 436
 
 _PR_SET_PDEATHSIG = 1
@@ -36,6 +40,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _PR_SET_NO_NEW_PRIVS = 38
 
+#: Wait for children whatever signal their end is told with (wait(2)); os has no name for it.
+WALL = 0x40000000
+CLONE_PARENT = 0x00008000
 CLONE_NEWTIME = 0x00000080
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -81,19 +88,11 @@ _CLOSE_RANGE_CLOEXEC = 4
 
 # struct flock on 64-bit: l_type, l_whence, 4 bytes of padding, l_start, l_len, l_pid, padding.
 _FLOCK = struct.Struct("@hhqqi4x")
+# struct clone_args of linux/sched.h, version 0: flags, pidfd, child_tid, parent_tid, exit_signal,
+# stack, stack_size, tls.
+_CLONE_ARGS = struct.Struct("@8Q")
+_INT = struct.Struct("@i")
 _INOTIFY_EVENT = struct.Struct("@iIII")
-
-
-class LockHolder(NamedTuple):
-    """What F_GETLK answered: the first lock in the way.
-
-    ``kind`` is ``"read"`` or ``"write"``. ``pid`` is in this process's pid namespace: 0 when the
-    holder is not visible in it, and -1 when the lock belongs to an open file description and so
-    to no process (fcntl_locking(2)).
-    """
-
-    kind: str
-    pid: int
 
 
 def _fail(call: str) -> OSError:
@@ -162,13 +161,41 @@ def set_dumpable(enabled: bool) -> None:
     _prctl("prctl(PR_SET_DUMPABLE)", _PR_SET_DUMPABLE, int(enabled))
 
 
+def clone(flags: int = 0) -> int:
+    """fork(2) with flags: 0 in the new process, its pid in the old one; no signal tells its end.
+
+    So it is waited for only with ``__WALL``.  With ``CLONE_PARENT`` the new process is a sibling,
+    and its end is told as that of the calling one.  Only for a process with a single thread: what
+    pthread_atfork(3) registered is not called.  OSError ENOSYS before Linux 5.3, or where a seccomp
+    filter says so; AttributeError in a Python without the C API of CPython.
+    """
+    python = ctypes.pythonapi
+    before, in_parent, in_child = (
+        python.PyOS_BeforeFork, python.PyOS_AfterFork_Parent, python.PyOS_AfterFork_Child
+    )  # fmt: skip
+    arguments = ctypes.create_string_buffer(_CLONE_ARGS.pack(flags, 0, 0, 0, 0, 0, 0, 0))
+    before()
+    pid: int = _LIBC_WITH_GIL.syscall(_SYS_CLONE3, arguments, _CLONE_ARGS.size)
+    code = ctypes.get_errno()
+    if pid == 0:
+        in_child()
+        return 0
+    in_parent()
+    if pid < 0:
+        raise OSError(code, f"clone3: {os.strerror(code)}")
+    return pid
+
+
 def pidfd_open(pid: int) -> int:
     """Open a process fd, which is close-on-exec; the caller closes it.
 
     It becomes readable when the process ends, before anyone has reaped it. ``OSError`` ESRCH when
     there is no such process, ENOSYS before Linux 5.3 (pidfd_open(2)).
     """
-    return _syscall("pidfd_open", _SYS_PIDFD_OPEN, pid, 0)
+    # Python has it from 3.9 on, where it was built with headers that have it.
+    opened = getattr(os, "pidfd_open", None)
+    fd: int = opened(pid) if opened else _syscall("pidfd_open", _SYS_PIDFD_OPEN, pid, 0)
+    return fd
 
 
 def pidfd_send_signal(pidfd: int, signum: int) -> None:
@@ -268,15 +295,19 @@ def pack_flock(kind: str, *, start: int = 0, length: int = 0) -> bytes:
     return _FLOCK.pack(_LOCK_TYPES[kind], os.SEEK_SET, start, length, 0)
 
 
-def _lock_holder(fd: int, command: int, kind: str) -> LockHolder | None:
+def _lock_holder(fd: int, command: int, kind: str) -> tuple[str, int] | None:
     answer = fcntl.fcntl(fd, command, pack_flock(kind))
     lock_type, _, _, _, pid = _FLOCK.unpack(answer)
     name = _LOCK_NAMES[lock_type]
-    return None if name == "unlock" else LockHolder(name, pid)
+    return None if name == "unlock" else (name, pid)
 
 
-def posix_lock_holder(fd: int, kind: str = "write") -> LockHolder | None:
+def posix_lock_holder(fd: int, kind: str = "write") -> tuple[str, int] | None:
     """Ask which lock would refuse a POSIX lock of ``kind`` on the whole file; None for none.
+
+    Else its kind, ``"read"`` or ``"write"``, and its pid in this process's pid namespace: 0 when
+    the holder is not visible in it, and -1 when the lock belongs to an open file description and
+    so to no process (fcntl_locking(2)).
 
     F_GETLK places nothing. It never reports a lock of this same process, and it names the first
     obstacle only. ``kind`` ``"write"`` sees every lock, ``"read"`` only write locks.
@@ -284,7 +315,7 @@ def posix_lock_holder(fd: int, kind: str = "write") -> LockHolder | None:
     return _lock_holder(fd, fcntl.F_GETLK, kind)
 
 
-def ofd_lock_holder(fd: int, kind: str = "write") -> LockHolder | None:
+def ofd_lock_holder(fd: int, kind: str = "write") -> tuple[str, int] | None:
     """The same question on behalf of the open file description of ``fd`` (F_OFD_GETLK).
 
     It does report POSIX locks of this same process, which ``posix_lock_holder`` cannot see.
@@ -316,6 +347,16 @@ def close_range(first: int, last: int, *, cloexec: bool = False) -> None:
                     raise
 
 
+def close_all_but(keep: set[int]) -> None:
+    """Close every fd that is not in ``keep``: a forked process holds only what is its own."""
+    first = 0
+    for fd in sorted(keep):
+        if fd > first:
+            close_range(first, fd - 1)
+        first = fd + 1
+    close_range(first, 2**31 - 1)
+
+
 def pipe_size(fd: int) -> int:
     """Return the capacity of a pipe in bytes (F_GETPIPE_SZ)."""
     return fcntl.fcntl(fd, _F_GETPIPE_SZ)
@@ -331,9 +372,9 @@ def set_pipe_size(fd: int, size: int) -> int:
 
 def unread_bytes(fd: int) -> int:
     """Return how many bytes a read from a pipe or socket would find now (FIONREAD)."""
-    buffer = array.array("i", [0])
-    fcntl.ioctl(fd, termios.FIONREAD, buffer)
-    return buffer[0]
+    answer = fcntl.ioctl(fd, termios.FIONREAD, _INT.pack(0))
+    found: int = _INT.unpack(answer)[0]
+    return found
 
 
 #: signal(2): the dispositions that survive an exec.

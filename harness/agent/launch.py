@@ -1,21 +1,16 @@
-"""Starting bwrap as a supervisor would: its arguments, environment, fds and dispositions.
+"""What bwrap is started with: its arguments, environment, fds and dispositions.
 
-``bwrap_argv`` and ``bwrap_environment`` are pure; ``start_bwrap`` forks and executes from whatever
-thread calls it, because the thread matters: the parent-death signal of ``--die-with-parent`` is
-tied to the thread that forked, not to the process (prctl(2), PR_SET_PDEATHSIG).
+A plan and its open channels in, what ``harness.agent.spawn`` is to do out; nothing happens here.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
-import termios
 from collections.abc import Mapping
 from typing import Any
 
-from harness.agent import kernel
 from harness.agent.channels import STREAMS, Channel
 from harness.agent.observe import OBSERVE_SCRIPT
 
@@ -26,10 +21,13 @@ BASE_ENVIRONMENT = {
 }
 #: --dev-bind, not --bind: the latter mounts nodev, and then even /dev/null cannot be opened.
 HOST_BASE = ["--dev-bind", "/", "/"]
-#: Sources of fds are moved up here before they are put on their numbers, so that putting one in
-#: place never overwrites the source of the next.
-PARKED_FD = 300
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9-]*)\}")
+
+
+def needs_library(plan: Mapping[str, Any]) -> bool:
+    """Whether its supervisors need ``harness.supervise``."""
+    specs = [sandbox for sandbox in plan["sandboxes"].values() if sandbox.get("spec") is not None]
+    return bool(specs or plan.get("providers") or plan["supervisor"]["kind"] == "reference")
 
 
 def load_library(plan: Mapping[str, Any]) -> None:
@@ -38,8 +36,7 @@ def load_library(plan: Mapping[str, Any]) -> None:
     Called before anything is forked: an import in every forked supervisor would take longer than
     bwrap does, and what is imported needlessly makes each fork dearer.
     """
-    specs = [sandbox for sandbox in plan["sandboxes"].values() if sandbox.get("spec") is not None]
-    if specs or plan.get("providers") or plan["supervisor"]["kind"] == "reference":
+    if needs_library(plan):
         import harness.agent.reference  # noqa: F401  and with it the library
 
 
@@ -118,21 +115,6 @@ def bwrap_environment(
     return environment
 
 
-def _take_terminal(near_fd: int) -> None:
-    """Make the terminal the controlling one of this session (tty_ioctl(4), TIOCSCTTY)."""
-    fcntl.ioctl(near_fd, termios.TIOCSCTTY, 0)
-
-
-def open_session(terminal_fd: int) -> None:
-    """A session of the supervisor's own, with its controlling terminal if there is one.
-
-    So that a signal to a process group never reaches the recorder, and ^C has a group to reach.
-    """
-    os.setsid()
-    if terminal_fd >= 0:
-        _take_terminal(terminal_fd)
-
-
 def fd_sources(channels: Mapping[str, Channel]) -> dict[int, int]:
     """Number for bwrap -> near end here.  A number that must stay closed is left out."""
     sources: dict[int, int] = {}
@@ -144,51 +126,37 @@ def fd_sources(channels: Mapping[str, Channel]) -> dict[int, int]:
     return sources
 
 
-def start_bwrap(
-    argv: list[str],
-    environment: Mapping[str, str],
+def make_launch(
+    plan: Mapping[str, Any],
+    name: str,
+    prefix: str,
     channels: Mapping[str, Channel],
-    sandbox: Mapping[str, Any],
-) -> int:
-    """Start bwrap from this thread, in the current directory; return its pid once it executes.
-
-    posix_spawn(3), since a fork of a Python process costs half as much as all that bwrap does; the
-    parent of the new process, for its parent-death signal, is the calling thread just the same.
-    The channels' near ends stay the caller's.  OSError with the errno of execve when that failed.
-    """
-    sources = fd_sources(channels)
+    scratch: str,
+    ports: Mapping[str, int],
+) -> dict[str, Any]:
+    """What ``harness.agent.spawn.start_bwrap`` needs to know to launch one sandbox."""
+    sandbox = plan["sandboxes"][name]
+    environment = bwrap_environment(sandbox, scratch, ports)
+    options = bwrap_options(sandbox, channels, scratch, environment)
     signals = sandbox.get("signals", {})
-    numbers = {name: getattr(signal, "SIG" + name) for name in signals}
-    # Python ignores the first two from its start, and an ignored signal stays ignored across exec.
-    defaults = {signal.SIGPIPE, signal.SIGXFSZ}
-    defaults |= {numbers[name] for name, what in signals.items() if what == "default"}
+    numbers = {name: int(getattr(signal, "SIG" + name)) for name in signals}
     ignored = [numbers[name] for name, what in signals.items() if what == "ignore"]
-    parked = {
-        number: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, PARKED_FD) for number, fd in sources.items()
+    # Python ignores the first two from its start, and an ignored signal stays ignored across exec.
+    defaults = {int(signal.SIGPIPE), int(signal.SIGXFSZ)}
+    defaults |= {numbers[name] for name, what in signals.items() if what == "default"}
+    return {
+        "prefix": prefix,
+        "argv": [plan["bwrap"], *options, *command_argv(sandbox["command"])],
+        "environment": environment,
+        "fds": fd_sources(channels),
+        "closed_here": [
+            channel.near_fd
+            for channel in channels.values()
+            if channel.near_fd >= 0 and "supervisor" not in channel.spec.get("copy_kept_by", ())
+        ],
+        "launched_by": sandbox.get("launched_by", "supervisor"),
+        "session": sandbox.get("session"),
+        "defaults": sorted(defaults - set(ignored)),
+        "ignored": ignored,
+        "blocked": [numbers[name] for name, what in signals.items() if what == "block"],
     }
-    actions: list[Any] = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in parked.items()]
-    if 0 not in sources:
-        actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
-    options: dict[str, Any] = {}
-    if sandbox.get("session") == "own-session":
-        options["setsid"] = True
-    elif sandbox.get("session") == "own-group":
-        options["setpgroup"] = 0
-    # There is no "ignore" among spawn's attributes: it is inherited.  Only system calls here, no
-    # signal module: that one refuses to work outside of the main thread.
-    before = [(number, kernel.set_disposition(number, kernel.SIG_IGN)) for number in ignored]
-    try:
-        return os.posix_spawn(
-            argv[0],
-            argv,
-            dict(environment),
-            file_actions=actions,
-            setsigdef=sorted(defaults - set(ignored)),
-            setsigmask=[numbers[name] for name, what in signals.items() if what == "block"],
-            **options,
-        )
-    finally:
-        for number, old in before:
-            kernel.set_disposition(number, old)
-        for fd in parked.values():
-            os.close(fd)

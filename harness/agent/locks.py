@@ -127,7 +127,7 @@ def _check_kind(kind: str) -> None:
         raise ValueError(f"a lock is 'read' or 'write', not {kind!r}")
 
 
-def probe_posix_lock(path: str, kind: str) -> kernel.LockHolder | None:
+def probe_posix_lock(path: str, kind: str) -> tuple[str, int] | None:
     """Ask who would refuse a POSIX lock of ``kind`` on the whole file; None when it is free.
 
     Places and removes nothing. Asks on behalf of anyone else: a lock of this process counts as an
@@ -144,7 +144,7 @@ def probe_posix_lock(path: str, kind: str) -> kernel.LockHolder | None:
     if any(lock.api == "fcntl" and lock.pid == own for lock in listed):
         for lock in listed:
             if "write" in (kind, lock.kind):
-                return kernel.LockHolder(lock.kind, -1 if lock.pid is None else lock.pid)
+                return lock.kind, -1 if lock.pid is None else lock.pid
         return None
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:

@@ -38,7 +38,7 @@ def probe(recording: Recording, step: dict[str, Any]) -> None:
 
 
 def _probe_locks(recording: Recording, name: str, file: str) -> None:
-    by_pid = {p["pid"]: p["member"] for p in recording.cast.census(os.getpid())}
+    by_pid = {p["pid"]: p["member"] for p in recording.cast.census(recording.descendants)}
     found = [
         {
             "api": lock.api,

@@ -11,6 +11,7 @@ the clean-up, so that a census can see them.
 
 from __future__ import annotations
 
+import _socket
 import contextlib
 import functools
 import gc
@@ -21,6 +22,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Collection
 from typing import Any, Callable
 
 from harness.agent import kernel, procfs
@@ -29,15 +31,17 @@ from harness.agent.cast import Cast, Member, has_reaper
 from harness.agent.channels import Channel, make_channels
 from harness.agent.clearing import (
     clear_scratch,
-    close_all_but,
+    decode_status,
     descends_from,
     end_descendants,
     scratch_directory,
 )
 from harness.agent.journal import Journal
-from harness.agent.launch import load_library
+from harness.agent.launch import load_library, make_launch, needs_library
 from harness.agent.observe import BEGIN_MARK, END_MARK, parse_observation
-from harness.agent.scripted import become_supervisor, hear, say
+from harness.agent.scripted import become_supervisor
+from harness.agent.talk import hear, pair, say
+from harness.agent.zygote import Zygote
 from harness.model.vocabulary import FORMAT, Kind, Plan
 
 #: How often /proc is looked at while a step waits for what no fd can tell (a process's state).
@@ -56,13 +60,17 @@ class StepFailed(Exception):
 class Recording:
     """One recording in the making.  Use :func:`record`."""
 
-    def __init__(self, plan: Plan, journal: Journal, scratch: str) -> None:
+    def __init__(
+        self, plan: Plan, journal: Journal, scratch: str, zygote: Zygote | None = None
+    ) -> None:
         self._fds_before = len(os.listdir("/proc/self/fd"))
         self.plan = plan
         self.journal = journal
         self.scratch = scratch
         several = len(plan["sandboxes"]) > 1
         self.prefixes = {name: name + "." if several else "" for name in plan["sandboxes"]}
+        self._zygote = zygote
+        self._not_ours: Collection[int] = () if zygote is None else zygote.pids
         self.cast = Cast(self.prefixes)
         self.groups: dict[str, dict[str, Channel]] = {}
         self.channels: dict[str, Channel] = {}
@@ -71,8 +79,11 @@ class Recording:
         self.failed: dict[str, str] = {}  # provider or helper -> why it never became ready
         self.said: list[str] = []
         self.reports: set[str] = set()
-        self.supervisors: dict[str, socket.socket] = {}  # lane -> its socket
-        self.bystanders: dict[str, socket.socket] = {}
+        self.supervisors: dict[str, _socket.socket] = {}  # lane -> its socket
+        self.bystanders: dict[str, _socket.socket] = {}
+        self.launches: dict[str, dict[str, Any]] = {}  # sandbox -> what its launch takes
+        self.passed_fds: dict[str, int] = {}  # lane of a channel -> far end, of the supervisor's
+        self._unheard: set[int] = set()  # children that are waited for by pid
         self.replies: list[dict[str, Any]] = []  # done and failed messages not yet taken
         self._orders = 0  # how many orders the scripted supervisor was given
         self.ports: dict[str, int] = {}
@@ -144,21 +155,22 @@ class Recording:
                     self.markers.add(spec["file"])
         return listeners
 
-    def _fork(self, lane: str, keep: set[int], body: Callable[[socket.socket], None]) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def _fork(self, lane: str, keep: set[int], body: Callable[[_socket.socket], None]) -> None:
+        ours, theirs = pair()
         pid = os.fork()
         if pid == 0:
             try:
-                gc.disable()  # it lives for moments, and looking through pages means copying them
-                signal.set_wakeup_fd(-1)
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    signal.signal(number, signal.SIG_DFL)
-                close_all_but(keep | {0, 1, 2, theirs.fileno()})
+                _become_ordinary()
+                kernel.close_all_but(keep | {0, 1, 2, theirs.fileno()})
                 os.dup2(2, 1)  # the timeline's own fd must never be in the hands of a scenario
                 body(theirs)
             finally:
                 os._exit(70)
         theirs.close()
+        self._meet(lane, pid, ours)
+
+    def _meet(self, lane: str, pid: int, ours: _socket.socket) -> None:
+        """Take in a process of our own that was just forked, and listen to it."""
         self.take_in(lane, pid, kernel.pidfd_open(pid), Kind.PROCESS_STARTED)
         if lane in self.plan.get("helpers", {}):
             self.bystanders[lane] = ours
@@ -189,15 +201,42 @@ class Recording:
         return (near | held) - {-1}
 
     def _fork_scripted(self) -> None:
-        keep = self._near_and_held(self.channels)
+        """Fork the one supervisor that launches all sandboxes.
 
-        def body(end: socket.socket) -> None:
-            for channel in self.channels.values():
-                if channel.held_by != "supervisor":
-                    channel.far_fd = -1  # closed already, with everything that is not kept
-            become_supervisor(end, self.plan, self.groups, self.scratch, self.ports)
+        What it needs to know is worked out beforehand, unless that takes the library, which asks
+        what the supervisor's own user can see.
+        """
+        plan = self.plan
 
-        self._fork("supervisor", keep, body)
+        def prepare(launch: dict[str, Any]) -> dict[str, Any]:
+            name = launch["sandbox"]
+            group, prefix = self.groups[name], self.prefixes[name]
+            return make_launch(plan, name, prefix, group, self.scratch, self.ports)
+
+        by_itself = needs_library(plan)
+        for name in plan["sandboxes"]:
+            launch = {"sandbox": name}
+            self.launches[name] = launch if by_itself else prepare(launch)
+        if self._zygote is None or by_itself:
+            become = functools.partial(become_supervisor, prepare=prepare)
+            self._fork("supervisor", set(), become if by_itself else become_supervisor)
+        else:
+            self._fds_before -= 1  # it was open already, and this recording will close it
+            pid, end = self._zygote.take()
+            self._unheard.add(pid)
+            self._meet("supervisor", pid, end)
+        channels = self.channels.values()
+        terminals = [channel.near_fd for channel in channels if channel.option == "terminal"]
+        self.passed_fds = {c.lane: c.far_fd for c in channels if c.held_by == "supervisor"}
+        held = sorted(self._near_and_held(self.channels))
+        request = {
+            "held": held,
+            "terminal": terminals[0] if terminals else -1,
+            "uid": plan["uid"],
+            "gid": plan["gid"],
+            "scratch": self.scratch,
+        }
+        say(self.supervisors["supervisor"], request, tuple(held))
 
     def _fork_reference(self, name: str) -> None:
         from harness.agent.reference import become_reference_supervisor  # see load_library
@@ -205,7 +244,7 @@ class Recording:
         channels = self.groups[name]
         keep = self._near_and_held(channels)
 
-        def body(end: socket.socket) -> None:
+        def body(end: _socket.socket) -> None:
             become_reference_supervisor(end, self.plan, name, channels, self.scratch, self.ports)
 
         self._fork(self.prefixes[name] + "supervisor", keep, body)
@@ -302,9 +341,9 @@ class Recording:
 
         ``data`` are more members of the event, and ``late``.
         """
-        member = self.cast.add(lane, pid, pidfd)
         self._owned.add(pidfd)
         process = procfs.read_process(pid)
+        member = self.cast.add(lane, pid, pidfd, -1 if process is None else process.starttime)
         ppid = process.ppid if process is not None else 0
         comm = process.comm if process is not None else ""
         self.journal.write(event_kind, lane, pid=pid, ppid=ppid, comm=comm, **data)
@@ -317,7 +356,8 @@ class Recording:
         self.journal.write(Kind.PROCESS_EXITED, member.lane, pid=member.pid)
         # WNOWAIT: the zombie stays for the census.  ECHILD: its parent is another process.
         with contextlib.suppress(ChildProcessError):
-            ended = os.waitid(os.P_PID, member.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            how = os.WEXITED | os.WNOHANG | os.WNOWAIT | kernel.WALL
+            ended = os.waitid(os.P_PID, member.pid, how)
             if ended is not None:
                 self.collect(member.lane, member.pid, _decode_siginfo(ended))
 
@@ -381,7 +421,7 @@ class Recording:
         late = False
         while True:
             try:
-                message, fds = hear(sock, socket.MSG_DONTWAIT)
+                message, fds = hear(sock, _socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             except ConnectionResetError:  # it was killed with a message of ours unread
@@ -399,7 +439,7 @@ class Recording:
         if said == "started":
             self._take_in_started(message, fds[0], late=late)
         elif said == "exited":
-            status: dict[str, Any] = {k: message[k] for k in ("code", "signal") if k in message}
+            status = _status_in(message)
             self.collect(message["lane"], message["pid"], status, late=late)
         elif said == "provider-started":
             self._take_in_provider(message, fds, late=late)
@@ -501,17 +541,28 @@ class Recording:
         """Whether a helper or provider is ready or has failed to become so."""
         return name in self.ready or name in self.failed
 
+    def descendants(self) -> list[procfs.Process]:
+        """Every process of this recording, as far as one walk finds them."""
+        return procfs.descendants_by_children(os.getpid(), without=self._not_ours)
+
     # -- the end ---------------------------------------------------------------------------------
 
     def take_census(self, name: str) -> list[dict[str, Any]]:
         """Write down every process there is."""
-        processes = self.cast.census(os.getpid())
+        processes = self.cast.census(self.descendants)
         self.journal.write(Kind.CENSUS_TAKEN, "observer", name=name, processes=processes)
         return processes
 
     def clean_up(self) -> None:
         """Kill and reap everything, close everything, and say what was left (design law 8)."""
-        killed, reaped, leaks = end_descendants(CLEANUP_DEADLINE_S, meanwhile=self.close)
+        killed, reaped, leaks = end_descendants(
+            CLEANUP_DEADLINE_S,
+            meanwhile=self.close,
+            spared=self._not_ours,
+            unheard=self._unheard,
+        )
+        if self._zygote is not None:
+            self._zygote.prepare()  # from here on nothing looks for processes
         clear_scratch(self.scratch, self.plan["uid"], self.plan["gid"])
         if os.path.lexists(self.scratch):
             leaks.append(f"the scratch directory {self.scratch} could not be removed")
@@ -557,6 +608,24 @@ def _markers_fd() -> int:
     return fd
 
 
+def _become_ordinary() -> None:
+    """Take back, in a process that was just forked, what is the recorder's alone."""
+    gc.disable()  # it lives for moments, and looking through pages means copying them
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _status_in(message: dict[str, Any]) -> dict[str, Any]:
+    """How a process ended, from what the one who waited for it says."""
+    if "status" in message:
+        return decode_status(message["status"])
+    status: dict[str, Any] = {name: message[name] for name in ("code", "signal") if name in message}
+    if isinstance(status.get("signal"), int):
+        status["signal"] = procfs.signal_name(status["signal"])[3:]
+    return status
+
+
 def _decode_siginfo(ended: os.waitid_result) -> dict[str, Any]:
     if ended.si_code == os.CLD_EXITED:
         return {"code": ended.si_status}
@@ -577,7 +646,7 @@ def header(plan: Plan) -> dict[str, Any]:
     }
 
 
-def record(plan: Plan, out_fd: int, base: str) -> None:
+def record(plan: Plan, out_fd: int, base: str, zygote: Zygote | None = None) -> None:
     """Record one plan.  Events go to ``out_fd`` line by line; ``base`` holds the scratch.
 
     Returns when nothing of the recording is left.  OSError (EPIPE) when the reader of ``out_fd``
@@ -591,7 +660,9 @@ def record(plan: Plan, out_fd: int, base: str) -> None:
     with scratch_directory(base, plan["uid"], plan["gid"]) as scratch:
         load_library(plan)
         _markers_fd()  # it stays open from the first recording on
-        recording = Recording(plan, journal, scratch)
+        if zygote is not None:
+            zygote.fetch()
+        recording = Recording(plan, journal, scratch, zygote)
         try:
             recording.set_up()
             run_steps(recording)

@@ -7,21 +7,16 @@ recorder can kill it, stop it or signal it as it can any supervisor.
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from harness.agent import kernel, procfs
 from harness.agent.channels import STREAMS, Channel
-from harness.agent.launch import (
-    bwrap_environment,
-    bwrap_options,
-    command_argv,
-    fd_sources,
-    open_session,
-)
-from harness.agent.scripted import drop_identity, hear, say
+from harness.agent.launch import bwrap_environment, bwrap_options, command_argv, fd_sources
+from harness.agent.spawn import drop_identity, open_session
+from harness.agent.talk import hear, say
 from harness.supervise import (
     Launch,
     ProviderSpec,
@@ -40,7 +35,7 @@ _PROCESS_FACTS = {
 
 
 def become_reference_supervisor(
-    sock: socket.socket,
+    sock: _socket.socket,
     plan: dict[str, Any],
     name: str,
     channels: dict[str, Channel],
@@ -64,7 +59,7 @@ def become_reference_supervisor(
 
 
 def _report(
-    sock: socket.socket,
+    sock: _socket.socket,
     plan: dict[str, Any],
     name: str,
     channels: dict[str, Channel],
@@ -89,7 +84,7 @@ def _report(
 
 
 def _pass_on(
-    sock: socket.socket, prefix: str, fact: str, fields: dict[str, Any], provider: str
+    sock: _socket.socket, prefix: str, fact: str, fields: dict[str, Any], provider: str
 ) -> None:
     lane = prefix + _PROCESS_FACTS[fact] if fact in _PROCESS_FACTS else ""
     if fact == "provider-started":

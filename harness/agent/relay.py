@@ -20,6 +20,7 @@ import signal
 from typing import NoReturn
 
 from harness.agent.journal import write_all
+from harness.agent.kernel import close_all_but
 
 #: Far longer than three wake-ups take, far shorter than what anybody notices.
 INTERVAL_S = 0.02
@@ -30,23 +31,21 @@ _F_SETPIPE_SZ = 1031  # fcntl(2); the module has a name for it from Python 3.10 
 COMPLETE = signal.SIGUSR1
 
 
-def start_relay(out_fd: int) -> tuple[int, int]:
-    """Fork a relay to ``out_fd``; returns its pid and the fd to write to, close-on-exec.
+def start_relay(read_end: int, out_fd: int) -> int:
+    """Fork a relay from a pipe to ``out_fd``, and return its pid; both fds stay the caller's.
 
     It ends when all writers are gone, or ``out_fd`` is closed at the far end; the caller reaps it.
     """
-    read_end, write_end = os.pipe()
     with contextlib.suppress(OSError):  # the user's pipes are over their limit: it is slower then
-        fcntl.fcntl(write_end, _F_SETPIPE_SZ, _PIPE_BYTES)
+        fcntl.fcntl(read_end, _F_SETPIPE_SZ, _PIPE_BYTES)
     # Blocked before the fork: one that comes early stays pending until it is waited for.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {COMPLETE})
     pid = os.fork()
     if pid == 0:
-        os.close(write_end)
+        close_all_but({2, read_end, out_fd})
         _relay(read_end, out_fd)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    os.close(read_end)
-    return pid, write_end
+    return pid
 
 
 def _relay(read_end: int, out_fd: int) -> NoReturn:

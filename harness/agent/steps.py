@@ -17,6 +17,7 @@ from harness.agent import kernel
 from harness.agent.channels import Channel
 from harness.agent.probing import probe
 from harness.agent.recorder import Recording, StepFailed
+from harness.agent.talk import say
 from harness.agent.waiting import (
     DEAD,
     StepTimedOut,
@@ -69,9 +70,9 @@ def _launch(recording: Recording, step: dict[str, Any]) -> None:
     lane = prefix + "monitor"
     if recording.plan["supervisor"]["kind"] == "reference":
         say_start = recording.supervisors[prefix + "supervisor"]
-        say_start.send(b'{"do": "launch"}')
+        say(say_start, {"do": "launch"})
     else:
-        message = {"do": "launch", "sandbox": name, "prefix": prefix}
+        message = {"do": "launch", "launch": recording.launches[name]}
         recording.order("supervisor", message, step["within"])
     # A launch that the reference supervisor refuses is done as well: its report is all there is.
     reporter = prefix + "supervisor"
@@ -85,7 +86,8 @@ def _write(recording: Recording, step: dict[str, Any]) -> None:
     channel = channel_of(recording, what["to"])
     if channel.held_by == "supervisor":
         recording.look()
-        message = {"do": "write", "channel": channel.lane, "text": what["text"]}
+        fd = recording.passed_fds[channel.lane]
+        message = {"do": "write", "fd": fd, "text": what["text"]}
         recording.order("supervisor", message, step["within"])
     elif channel.held_by != "observer":
         raise StepFailed(f"{channel.lane} is held by {channel.held_by}, which writes nothing")
@@ -127,7 +129,8 @@ def _close(recording: Recording, step: dict[str, Any]) -> None:
     channel = channel_of(recording, step["close"])
     recording.look()
     if channel.held_by == "supervisor":
-        recording.order("supervisor", {"do": "close", "channel": channel.lane}, step["within"])
+        fd = recording.passed_fds[channel.lane]
+        recording.order("supervisor", {"do": "close", "fd": fd}, step["within"])
     else:
         if channel.far_fd < 0:
             raise StepFailed(f"the far end of {channel.lane} is not open here")
@@ -179,7 +182,8 @@ def _start(recording: Recording, step: dict[str, Any]) -> None:
     else:
         served = recording.plan["providers"][name]["for"]
         child = member(recording, recording.prefixes[served] + "child", step["within"])
-        message = {"do": "start-provider", "name": name, "child_pid": child.pid}
+        spec = recording.plan["providers"][name]
+        message = {"do": "start-provider", "name": name, "spec": spec, "child_pid": child.pid}
         recording.order("supervisor", message, step["within"])
     if not recording.pump(lambda: recording.is_decided(name), step["within"]):
         raise StepTimedOut

@@ -205,7 +205,7 @@ def is_anybody_left(recording: Recording) -> bool:
         known.pid for lane, known in recording.cast.members.items() if _is_outside(recording, lane)
     }
     for _ in range(EMPTY_WALKS):
-        for process in procfs.descendants_by_children(os.getpid()):
+        for process in recording.descendants():
             if process.state not in DEAD and process.pid not in outside:
                 return True
     return False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import harness
 
-#: Where the agent is put in a container.  Its own folder, so that ``-m`` finds nothing else there.
+#: Where the agent is put in a container.  Its own folder, so that imports find nothing else there.
 AGENT_FOLDER = "/opt/bwrap-harness"
 #: What of the package an agent needs: standard library only, Python 3.9 (tests/test_architecture).
 AGENT_SOURCES = (

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 import docker.errors
 
 from harness.backends.connection import ENGINE_FAULTS, innermost
-from harness.backends.local import NO_ROOM_TO_WORK, UNFIT
+from harness.backends.local import AGENT_PROGRAM, NO_ROOM_TO_WORK, RELAYED, UNFIT
 from harness.backends.stream import StreamAgent, Wire
 from harness.errors import EnvironmentUnfit, HarnessError, RecordingLost
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.backends.docker import Engine
 
 #: ``-S`` as in ``local``; ``-P`` is not known before Python 3.11, and the folder is our own.
-AGENT_COMMAND = ("python3", "-S", "-u", "-m", "harness.agent", "relayed")
+AGENT_COMMAND = ("python3", "-S", "-u", *AGENT_PROGRAM, RELAYED)
 #: How long a container may take to be gone after its stream was closed.
 _GONE_DEADLINE_S = 10.0
 

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,12 +24,16 @@ from harness.errors import EnvironmentUnfit, Interrupted, RecordingLost, ReportN
 from harness.model.timeline import Plan
 
 _FILE_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-#: How an agent ends, having said why, when it has no room to work in: ``harness.agent.service``.
+#: How an agent ends, having said why, when it has no room to work in: ``harness.agent.watchdog``.
 UNFIT = 4
 NO_ROOM_TO_WORK = "make room there, or point TMPDIR to another folder"
 #: Without ``site`` (the agent needs nothing but the standard library, and every page it has in
 #: memory is paid for with each supervisor that it forks), and without the current directory.
 PYTHON_OPTIONS = ("-S", "-P", "-u")
+#: Not ``-m``: the module behind it (runpy) is large, and would be in that memory for good.
+AGENT_PROGRAM = ("-c", "from harness.agent.startup import main; main()")
+#: The argument of an agent whose answers go a long way: ``harness.agent.relay`` says why.
+RELAYED = "relayed"
 #: How long an agent may take to answer a question that is not a recording; identifying a sleeper
 #: takes two times 5 s.
 ANSWER_DEADLINE_S = 30.0
@@ -55,7 +59,7 @@ class LocalAgent:
         environment = dict(os.environ, PYTHONPATH=str(Path(harness.__file__).parent.parent))
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *PYTHON_OPTIONS, "-m", "harness.agent"],
+                [sys.executable, *PYTHON_OPTIONS, *AGENT_PROGRAM],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -80,8 +84,17 @@ class LocalAgent:
             raise agent_fault(answer)
         return answer
 
-    def record(self, plan: Plan, path: Path, *, timeout_s: float | None) -> list[str]:
+    def record(
+        self,
+        plan: Plan,
+        path: Path,
+        *,
+        timeout_s: float | None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[str]:
         """Record one plan, append its timeline to the file at ``path``, and return its lines.
+
+        ``meanwhile`` is called once, when the agent has begun.
 
         RecordingLost when the agent dies, fails, or takes longer than ``timeout_s`` (default: all
         deadlines of the plan and some slack); what it had recorded is in the file by then.
@@ -90,6 +103,7 @@ class LocalAgent:
         limit_s = timeout_s if timeout_s is not None else recording_limit_s(plan)
         before = path.stat().st_size if path.exists() else 0
         self._send({"do": "record", "plan": {**plan, "timeline": str(path.absolute())}})
+        meanwhile()
         try:
             answer = json.loads(self._read_line(time.monotonic() + limit_s))
         except TimeoutError:

@@ -167,7 +167,14 @@ class StreamAgent:
             raise agent_fault(answer)
         return answer
 
-    def record(self, plan: Plan, path: Path, *, timeout_s: float | None) -> list[str]:
+    def record(
+        self,
+        plan: Plan,
+        path: Path,
+        *,
+        timeout_s: float | None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[str]:
         """As ``harness.backends.local.LocalAgent.record``; each line is in the file once it came.
 
         Raises what ``ask`` raises, Interrupted, and ReportNotWritten when the file cannot take it.
@@ -175,6 +182,7 @@ class StreamAgent:
         limit_s = timeout_s if timeout_s is not None else recording_limit_s(plan)
         self._send({"do": "record", "plan": plan})
         deadline = time.monotonic() + limit_s
+        meanwhile()
         lines: list[str] = []
         try:
             with path.open("ab", buffering=0) as file:

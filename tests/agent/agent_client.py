@@ -16,6 +16,7 @@ from typing import Any
 
 import harness
 from harness.agent import kernel, procfs
+from harness.backends.local import AGENT_PROGRAM, PYTHON_OPTIONS
 from harness.model.scenario import Scenario
 from harness.model.timeline import Event, Kind, Timeline
 
@@ -51,13 +52,19 @@ def make_plan(bwrap: str, *, uid: int = NOBODY, **members: Any) -> dict[str, Any
     return {**scenario.plan(), "bwrap": bwrap, "uid": uid, "gid": uid}
 
 
+def _is_in_reserve(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(f"/proc/{pid}").st_uid == os.getuid() and len(procfs.fds(pid) or ()) == 4
+    return False
+
+
 class Agent:
     """One agent process: the watchdog, and below it the recorder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process = subprocess.Popen(
-            [sys.executable, "-S", "-P", "-u", "-m", "harness.agent"],
+            [sys.executable, *PYTHON_OPTIONS, *AGENT_PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -70,6 +77,18 @@ class Agent:
         self._buffered = b""
         self.recorder: int = wait_until(lambda: procfs.children_of(self.process.pid))[0]
         self._held: list[int] = []
+
+    def left_over(self) -> list[int]:
+        """The pids below the recorder that belong to a recording.
+
+        Those that belong to none, the zygote and the next supervisor, have one fd each besides the
+        standard ones, and are who the agent is.
+        """
+        return [pid for pid in procfs.children_of(self.recorder) if not _is_in_reserve(pid)]
+
+    def assert_nothing_left(self) -> None:
+        """Of the next supervisor it shows only after a moment that it is one."""
+        wait_until(lambda: not self.left_over())
 
     # -- talking
 

@@ -20,20 +20,19 @@ def alive(pid: int, ppid: int, comm: str) -> procfs.Process:
 @pytest.fixture
 def cast(monkeypatch: pytest.MonkeyPatch) -> Cast:
     """A sandbox whose init has one child, of which nobody has said who it is."""
-    found = [alive(INIT, 1, "bwrap"), alive(INSIDE, INIT, "sleep")]
-    monkeypatch.setattr(procfs, "descendants_by_children", lambda _pid: found)
     monkeypatch.setattr(
         procfs, "children_of", lambda pid: {MONITOR: [INIT], INIT: [INSIDE]}.get(pid, [])
     )
     made = Cast({"main": ""})
     made.reaped_inside["main"] = True
-    made.add("monitor", MONITOR, -1)
-    made.add("child", INIT, -1)
+    made.add("monitor", MONITOR, -1, 0)
+    made.add("child", INIT, -1, 0)
     return made
 
 
 def names(cast: Cast) -> list[str]:
-    return [process["member"] for process in cast.census(1)]
+    found = [alive(INIT, 1, "bwrap"), alive(INSIDE, INIT, "sleep")]
+    return [process["member"] for process in cast.census(lambda: found)]
 
 
 def test_the_first_child_of_the_init_is_the_command_while_bwrap_runs(cast: Cast) -> None:

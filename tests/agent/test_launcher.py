@@ -6,13 +6,12 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
-from harness.agent import scripted
+from harness.agent import scripted, talk
 
 
 class Launcher(NamedTuple):
@@ -29,18 +28,26 @@ class Launcher(NamedTuple):
 def launcher() -> Iterator[Launcher]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     end_r, end_w = os.pipe()
-    sleep = ["sleep", "30"]
+    launch = {
+        "argv": ["/bin/sleep", "30"],
+        "environment": {},
+        "fds": {},
+        "session": None,
+        "defaults": [],
+        "ignored": [],
+        "blocked": [],
+    }
     pid = os.fork()
     if pid == 0:
         try:
             os.close(end_w)
             ours.close()
-            scripted._serve_launcher(theirs, "", lambda: subprocess.Popen(sleep).pid, sleep, end_r)
+            scripted._serve_launcher(theirs, "", launch, end_r)
         finally:
             os._exit(70)
     theirs.close()
     os.close(end_r)
-    message, (pidfd,) = scripted.hear(ours)
+    message, (pidfd,) = talk.hear(ours)
     assert message is not None
     try:
         yield Launcher(pid, message["pid"], pidfd, ours, end_w)
@@ -56,8 +63,13 @@ def launcher() -> Iterator[Launcher]:
 def test_a_launcher_process_outlives_its_supervisor(launcher: Launcher) -> None:
     os.close(launcher.end_w)  # all that the death of its supervisor does to it
     signal.pidfd_send_signal(launcher.started_pidfd, signal.SIGKILL)
-    assert scripted.hear(launcher.recorder_end) == (
-        {"said": "exited", "lane": "monitor", "pid": launcher.started_pid, "signal": "KILL"},
+    assert talk.hear(launcher.recorder_end) == (
+        {
+            "said": "exited",
+            "lane": "monitor",
+            "pid": launcher.started_pid,
+            "status": signal.SIGKILL,  # wait(2): a signal's number as it is
+        },
         [],
     )
     assert os.waitpid(launcher.pid, os.WNOHANG) == (0, 0)

@@ -19,7 +19,7 @@ from harness.agent.channels import KEPT_BYTES, KEPT_LINES, READ_BYTES
 from harness.agent.clearing import remove_tree
 from harness.agent.journal import Journal
 from harness.agent.recorder import Recording
-from harness.agent.scripted import say
+from harness.agent.talk import say
 from harness.judges.recording import judge_recording
 from harness.model.scenario import Scenario
 from harness.model.timeline import Event, Kind, Order, Timeline
@@ -165,7 +165,7 @@ def test_a_recording_leaves_no_process_no_fd_and_no_file_in_the_recorder(
     before: dict[int, str] = {}
     for _ in range(3):
         assert_sound(agent.record(plan))
-        assert procfs.children_of(agent.recorder) == []
+        agent.assert_nothing_left()
         assert list(agent.folder.glob("harness-*/s[0-9a-f]*")) == []
         after = procfs.fds(agent.recorder) or {}
         assert before in ({}, after)
@@ -211,7 +211,7 @@ def test_what_is_hard_to_end_is_ended(
     assert census is not None
     inside_pids = {p["pid"] for p in census.data["processes"] if p["member"] != "supervisor"}
     assert inside_pids & set(killed)
-    assert procfs.children_of(agent.recorder) == []
+    agent.assert_nothing_left()
 
 
 def test_an_orphan_that_died_of_a_real_time_signal_breaks_nothing(agent: Agent, bwrap: str) -> None:

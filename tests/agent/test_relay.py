@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.agent import procfs
 from harness.agent.relay import COMPLETE, start_relay
+from harness.backends.local import AGENT_PROGRAM, PYTHON_OPTIONS, RELAYED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,9 +21,17 @@ def read_all(fd: int) -> bytes:
         return stream.read()
 
 
+def relay_to(out_fd: int) -> tuple[int, int]:
+    """A relay's pid, and the fd of what it relays."""
+    read_end, write_end = os.pipe()
+    pid = start_relay(read_end, out_fd)
+    os.close(read_end)
+    return pid, write_end
+
+
 def test_more_than_the_pipe_holds_arrives_whole_and_in_order() -> None:
     read_end, write_end = os.pipe()
-    pid, relayed = start_relay(write_end)
+    pid, relayed = relay_to(write_end)
     os.close(write_end)
     flood = b"".join(b"%d\n" % n for n in range(400_000))
     writer = os.fork()
@@ -38,7 +47,7 @@ def test_more_than_the_pipe_holds_arrives_whole_and_in_order() -> None:
 
 def test_what_is_written_is_handed_on_before_any_answer_is_complete() -> None:
     read_end, write_end = os.pipe()
-    pid, relayed = start_relay(write_end)
+    pid, relayed = relay_to(write_end)
     os.close(write_end)
     for event in (b"one\n", b"two\n"):
         os.write(relayed, event)
@@ -51,7 +60,7 @@ def test_what_is_written_is_handed_on_before_any_answer_is_complete() -> None:
 def test_the_mask_of_the_caller_is_as_it_was() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     read_end, write_end = os.pipe()
-    pid, relayed = start_relay(write_end)
+    pid, relayed = relay_to(write_end)
     assert COMPLETE not in before
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
     for fd in (relayed, read_end, write_end):
@@ -61,8 +70,8 @@ def test_the_mask_of_the_caller_is_as_it_was() -> None:
 
 def start_agent() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-S", "-u", "-m", "harness.agent", "relayed"],
-        cwd=ROOT,
+        [sys.executable, *PYTHON_OPTIONS, *AGENT_PROGRAM, RELAYED],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -91,7 +91,7 @@ def test_a_plan_that_cannot_be_recorded_is_a_fault_and_leaves_nothing(agent: Age
     answer = agent.read_reply()
     assert answer is not None
     assert (answer["reply"], answer["reason"]) == ("fault", "KeyError: 'never-made'")
-    assert procfs.children_of(agent.recorder) == []
+    agent.assert_nothing_left()
 
 
 def test_requests_that_come_in_pieces_or_together_are_all_answered(agent: Agent) -> None:
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_written_is_a_fault_with_its_errno(
     full = agent.ask({"do": "record", "plan": {**make_plan(bwrap), "timeline": "/dev/full"}})
     assert full is not None
     assert (full["reply"], full["errno"]) == ("fault", errno.ENOSPC)
-    assert procfs.children_of(agent.recorder) == []
+    agent.assert_nothing_left()
 
 
 # --- the end --------------------------------------------------------------------------------------

@@ -25,6 +25,11 @@ class StubRecording:
         self.supervisors = {"supervisor": SimpleNamespace(send=lambda _packet: None)}
         self.reports: set[str] = set()
         self.asked: list[bool] = []
+        self.walks: list[list[procfs.Process]] = []
+
+    def descendants(self) -> list[procfs.Process]:
+        """What the next walk of /proc finds; nobody, once all that was prepared is told."""
+        return self.walks.pop(0) if self.walks else []
 
     def pump(self, done: Callable[[], bool], _within_ns: int, **_looks: bool) -> bool:
         self.asked.append(done())
@@ -37,35 +42,22 @@ class StubRecording:
         pass
 
 
-@pytest.fixture
-def walks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have the walks of /proc find what is given, one after another, and then nobody."""
-
-    def prepare(*found: list[procfs.Process]) -> None:
-        left = list(found)
-        monkeypatch.setattr(
-            procfs, "descendants_by_children", lambda _pid: left.pop(0) if left else []
-        )
-
-    return prepare
-
-
-def settled(walks: Callable[..., None], *found: list[procfs.Process]) -> bool:
+def settled(*found: list[procfs.Process]) -> bool:
     recording: Any = StubRecording()
-    walks(*found)
+    recording.walks = list(found)
     steps.STEPS["settle"](recording, {"settle": 1})
     return bool(recording.asked[-1])
 
 
-def test_a_process_that_one_walk_missed_is_still_there_for_settle(walks: Any) -> None:
-    assert settled(walks, [], [MONITOR]) is False
+def test_a_process_that_one_walk_missed_is_still_there_for_settle() -> None:
+    assert settled([], [MONITOR]) is False
 
 
-def test_settle_waits_for_none_but_the_living_inside(walks: Any) -> None:
+def test_settle_waits_for_none_but_the_living_inside() -> None:
     supervisor = MONITOR._replace(pid=40)
     zombie = MONITOR._replace(state="Z")
     everybody = [supervisor, zombie]
-    assert settled(walks, *[everybody] * (2 * EMPTY_WALKS)) is True
+    assert settled(*[everybody] * (2 * EMPTY_WALKS)) is True
 
 
 @pytest.mark.parametrize("reported", [True, False])

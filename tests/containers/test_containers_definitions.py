@@ -215,7 +215,6 @@ def test_the_agent_that_is_copied_in_needs_nothing_that_is_not_copied(tmp_path: 
     modules = [
         ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
         for path in folder.rglob("*.py")
-        if path.stem != "__main__"
     ]
     assert "harness.agent.service" in modules
     imports = f"import importlib\nfor name in {modules!r}: importlib.import_module(name)"
