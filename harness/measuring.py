@@ -7,23 +7,19 @@ recordings are kept in the run's folder, so that ``judge`` and ``report`` know t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import IO
 
 from harness.judges.recording import judge_recording
 from harness.model.verdict import Held
-from harness.pipeline import Agent, Job, Options, StopSwitch, facts_for, record_once
+from harness.pipeline import Agents, Job, facts_for, first_timeline
 from harness.store import RunFolder
 
 
 @dataclass(slots=True)
 class Measuring:
-    """Agents are started when they are first needed; :meth:`close` ends them."""
+    """Counts what was recorded of each subject; the agents are the caller's to close."""
 
     folder: RunFolder
-    options: Options
-    switch: StopSwitch
-    log: IO[bytes]
-    _agents: dict[int, Agent] = field(default_factory=dict)
+    agents: Agents
     _recorded: dict[str, int] = field(default_factory=dict)
 
     def measure(self, job: Job, times: int) -> list[frozenset[str] | None]:
@@ -36,13 +32,9 @@ class Measuring:
 
     def _once(self, job: Job) -> frozenset[str] | None:
         target, scenario = job.target, job.loaded.scenario
-        agent = self._agents.get(id(target.backend))
-        if agent is None:
-            agent = target.backend.start_agent(stop_fd=self.switch.fd, log=self.log)
-            self._agents[id(target.backend)] = agent
         repeat = self._recorded.get(target.spec, 0)
         path = self.folder.timeline_path(self.folder.timeline_name(target.spec, scenario.id))
-        timeline = record_once(agent, job, repeat, path, self.options)
+        timeline = first_timeline(self.agents.record(job, repeat, path))
         self._recorded[target.spec] = repeat + 1
         facts = facts_for(scenario, target.facts)
         judged = judge_recording(scenario, timeline, facts, repeat=repeat)
@@ -53,8 +45,3 @@ class Measuring:
         if not failed and (undecided or judged.hindered):
             return None
         return frozenset(failed)
-
-    def close(self) -> None:
-        """End the agents."""
-        for agent in self._agents.values():
-            agent.close()

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import select
 import shlex
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, Self
 
 from harness import __version__
 from harness.errors import Interrupted, RecordingLost
@@ -40,7 +41,14 @@ class Agent(Protocol):
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]: ...
 
-    def record(self, plan: Plan, path: Path, *, timeout_s: float | None) -> list[str]: ...
+    def record(
+        self,
+        plan: Plan,
+        path: Path,
+        *,
+        timeout_s: float | None,
+        meanwhile: Callable[[], None] = ...,
+    ) -> list[str]: ...
 
     def close(self) -> None: ...
 
@@ -161,22 +169,25 @@ class Run:
             raise self.broken
 
     def _work(self, queue: Iterator[Job], log: IO[bytes]) -> None:
-        agents: dict[int, Agent] = {}
+        agents = Agents(self.options, self.switch, log)
         try:
-            while not (self.switch.thrown or self.cut_short or self.broken):
-                with self._lock:
-                    job = next(queue, None)
-                if job is None:
-                    return
-                self._finish(*self._record(job, agents, log))
+            # What was recorded is judged while the next is being recorded.
+            with _Behind() as behind:
+                while not (self.switch.thrown or self.cut_short or self.broken):
+                    with self._lock:
+                        job = next(queue, None)
+                    if job is None:
+                        return
+                    self._record(job, agents, behind)
+                    if self.options.fail_fast:
+                        behind.catch_up()
         except Interrupted:
             return
         except Exception as fault:  # raised again by record_all, in the thread that can explain it
             self.broken = self.broken or fault
             self.switch.throw()
         finally:
-            for agent in agents.values():
-                agent.close()
+            agents.close()
 
     def _finish(self, result: Result, shown: Timeline | None) -> None:
         with self._lock:
@@ -188,9 +199,7 @@ class Run:
     def _repeats(self, scenario: Scenario) -> int:
         return self.options.repeat if self.options.repeat is not None else scenario.repeat
 
-    def _record(
-        self, job: Job, agents: dict[int, Agent], log: IO[bytes]
-    ) -> tuple[Result, Timeline | None]:
+    def _record(self, job: Job, agents: Agents, behind: _Behind) -> None:
         loaded, target = job.loaded, job.target
         with self._lock:
             self.watcher.case_started(loaded.scenario.id, target.spec)
@@ -199,69 +208,138 @@ class Run:
         blank = blank_result(loaded, target.spec, self.options)
         if unmet is not None:
             must_work = self.options.must_work and not unmet.of_subject
-            return skipped(blank, unmet.reason, unmet.remedy, must_work=must_work), None
+            result = skipped(blank, unmet.reason, unmet.remedy, must_work=must_work)
+            behind.add(self._finish, result, None)
+            return
         name = self.folder.timeline_name(target.spec, loaded.scenario.id)
-        tally = Tally(loaded.scenario, facts, (loaded.file, loaded.line))
-        shown = _Shown()
+        case = _Case(job, facts)
         started = time.monotonic()
         try:
-            agent = agents.get(id(target.backend))
-            if agent is None:
-                agent = target.backend.start_agent(stop_fd=self.switch.fd, log=log)
-                agents[id(target.backend)] = agent
             path = self.folder.timeline_path(name)
-            for repeat, timeline in self._recordings(agent, job, path):
-                tally.add(judge_recording(loaded.scenario, timeline, facts, repeat=repeat))
-                shown.keep(tally, repeat, timeline)
+            for repeat in range(self._repeats(loaded.scenario)):
+                lines = agents.record(job, repeat, path, meanwhile=behind.begin)
+                behind.add(case.judge, repeat, lines)
         except RecordingLost as lost:
-            gone = agents.pop(id(target.backend), None)
-            if gone is not None:
-                gone.close()
-            result = dataclasses.replace(
-                blank, status=Status.ERROR, message=str(lost).partition("\n")[0], reason=str(lost)
+            agents.give_up(target.backend)
+            reason = str(lost)
+            blank = dataclasses.replace(
+                blank, status=Status.ERROR, message=reason.partition("\n")[0], reason=reason
             )
-        else:
-            result = concluded(blank, tally)
         elapsed = time.monotonic() - started
-        result = dataclasses.replace(result, duration_s=elapsed, timeline=name)
-        return result, shown.timeline
+        blank = dataclasses.replace(blank, duration_s=elapsed, timeline=name)
+        behind.add(self._conclude, blank, case)
 
-    def _recordings(self, agent: Agent, job: Job, path: Path) -> Iterator[tuple[int, Timeline]]:
-        """Every recording of a job; the next one is made while the caller judges the last."""
-        repeats = self._repeats(job.loaded.scenario)
-        options = self.options
-        if repeats == 1:
-            yield 0, record_once(agent, job, 0, path, options)
-            return
-        with ThreadPoolExecutor(max_workers=1) as ahead:
-            following = ahead.submit(record_once, agent, job, 0, path, options)
-            for repeat in range(repeats):
-                timeline = following.result()
-                if repeat + 1 < repeats:
-                    following = ahead.submit(record_once, agent, job, repeat + 1, path, options)
-                yield repeat, timeline
+    def _conclude(self, blank: Result, case: _Case) -> None:
+        result = blank if blank.reason else concluded(blank, case.tally)
+        self._finish(result, case.shown)
 
 
-def record_once(agent: Agent, job: Job, repeat: int, path: Path, options: Options) -> Timeline:
-    """Record a job one time more; the recording is appended to ``path``.
+class Agents:
+    """One worker's agents, one for each backend, started when they are first needed."""
 
-    RecordingLost when the agent is gone, Interrupted when the run was told to stop.
+    def __init__(self, options: Options, switch: StopSwitch, log: IO[bytes]) -> None:
+        self._options = options
+        self._switch = switch
+        self._log = log
+        self._started: dict[int, Agent] = {}
+
+    def record(
+        self,
+        job: Job,
+        repeat: int,
+        path: Path,
+        *,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[str]:
+        """Record a job once; the lines are at the end of the file at ``path`` as well.
+
+        ``meanwhile`` is called once, when the agent has begun.
+
+        RecordingLost when the agent is gone, Interrupted when the run was told to stop.
+        """
+        backend = job.target.backend
+        agent = self._started.get(id(backend))
+        if agent is None:
+            agent = backend.start_agent(stop_fd=self._switch.fd, log=self._log)
+            self._started[id(backend)] = agent
+        plan = make_plan(job, repeat, self._options)
+        return agent.record(plan, path, timeout_s=self._options.timeout_s, meanwhile=meanwhile)
+
+    def give_up(self, backend: Backend) -> None:
+        """Close the agent that lost a recording; there will be another one."""
+        lost = self._started.pop(id(backend), None)
+        if lost is not None:
+            lost.close()
+
+    def close(self) -> None:
+        """End them all."""
+        for agent in self._started.values():
+            agent.close()
+
+
+class _Behind:
+    """What one worker does while its agent is recording: judge what was recorded before.
+
+    It is done in another thread, in the order in which it was added, and begun when the worker says
+    so: until the agent has something to do, the interpreter is the worker's alone.  What is raised
+    there is raised here, by whatever is called next.
     """
-    plan = make_plan(job, repeat, options)
-    lines = agent.record(plan, path, timeout_s=options.timeout_s)
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1)
+        self._added: list[Callable[[], None]] = []
+        self._begun: Future[None] | None = None
+
+    def add(self, what: Callable[..., None], *arguments: Any) -> None:
+        self._added.append(functools.partial(what, *arguments))
+
+    def begin(self) -> None:
+        """Begin with what was added, once what was begun before is done."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.result()
+        added, self._added = self._added, []
+        if added:
+            self._begun = self._pool.submit(_do_all, added)
+
+    def catch_up(self) -> None:
+        """Return when everything is done that was added."""
+        self.begin()
+        self.begin()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_fault: object) -> None:
+        with self._pool:
+            self.catch_up()
+
+
+def _do_all(added: Sequence[Callable[[], None]]) -> None:
+    for each in added:
+        each()
+
+
+def first_timeline(lines: Sequence[str]) -> Timeline:
+    """The recording whose lines these are; an empty one when there are none."""
     return next(iter(read_timelines(lines)), Timeline([]))
 
 
-@dataclass(slots=True)
-class _Shown:
-    """The one recording of many that a reader should see."""
+class _Case:
+    """One job while it is being recorded and judged.  ``shown`` is what a reader should see."""
 
-    timeline: Timeline | None = None
-    repeat: int = -1
+    def __init__(self, job: Job, facts: Mapping[str, Any]) -> None:
+        self._scenario = job.loaded.scenario
+        self._facts = facts
+        self.tally = Tally(self._scenario, facts, (job.loaded.file, job.loaded.line))
+        self.shown: Timeline | None = None
 
-    def keep(self, tally: Tally, repeat: int, timeline: Timeline) -> None:
-        if tally.shown_repeat == repeat:
-            self.timeline, self.repeat = timeline, repeat
+    def judge(self, repeat: int, lines: Sequence[str]) -> None:
+        """Judge one recording, whose lines these are."""
+        timeline = first_timeline(lines)
+        self.tally.add(judge_recording(self._scenario, timeline, self._facts, repeat=repeat))
+        if self.tally.shown_repeat == repeat:
+            self.shown = timeline
 
 
 def facts_for(scenario: Scenario, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from harness.loader import Loaded, LoadedScenario
 from harness.measuring import Measuring
 from harness.model.bisection import Bisection
 from harness.needs import unmet_need
-from harness.pipeline import Job, Options, StopSwitch, Target, facts_for
+from harness.pipeline import Agents, Job, Options, StopSwitch, Target, facts_for
 from harness.reporters import bisection
 from harness.store import RunFolder
 from harness.subjects import check_spec
@@ -90,7 +90,8 @@ def _record(
     targets: Sequence[Target],
 ) -> Bisection:
     with folder.agent_log() as log:
-        measuring = Measuring(folder, options, switch, log)
+        agents = Agents(options, switch, log)
+        measuring = Measuring(folder, agents)
 
         def measure(place: int, times: int) -> Sequence[frozenset[str] | None]:
             failed = measuring.measure(Job(chosen, targets[place]), times)
@@ -106,4 +107,4 @@ def _record(
                 most=arguments.max_repeats,
             )
         finally:
-            measuring.close()
+            agents.close()
