@@ -30,16 +30,6 @@ def needs_library(plan: Mapping[str, Any]) -> bool:
     return bool(specs or plan.get("providers") or plan["supervisor"]["kind"] == "reference")
 
 
-def load_library(plan: Mapping[str, Any]) -> None:
-    """Import ``harness.supervise`` in this process if the plan needs it.
-
-    Called before anything is forked: an import in every forked supervisor would take longer than
-    bwrap does, and what is imported needlessly makes each fork dearer.
-    """
-    if needs_library(plan):
-        import harness.agent.reference  # noqa: F401  and with it the library
-
-
 def command_argv(command: Mapping[str, Any]) -> list[str]:
     """What bwrap is told to execute."""
     if "argv" in command:
@@ -65,7 +55,7 @@ def fill_placeholders(text: str, scratch: str, channels: Mapping[str, Channel]) 
 
 def spec_arguments(spec: Mapping[str, Any], scratch: str, environ: Mapping[str, str]) -> list[str]:
     """A small spec as bwrap arguments; ``SpecConflict`` when it contradicts itself."""
-    from harness.supervise.spec import SandboxSpec, bwrap_arguments  # see load_library
+    from harness.supervise.spec import SandboxSpec, bwrap_arguments  # see recorder.record
 
     def fill(path: str) -> str:
         return fill_placeholders(path, scratch, {})

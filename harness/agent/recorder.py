@@ -14,19 +14,17 @@ from __future__ import annotations
 import _socket
 import contextlib
 import functools
-import gc
 import json
 import os
 import platform
 import select
-import signal
 import socket
 import time
 from collections.abc import Collection
 from typing import Any, Callable
 
 from harness.agent import kernel, procfs
-from harness.agent.bystander import become_bystander, listen_on
+from harness.agent.bystander import listen_on
 from harness.agent.cast import Cast, Member, has_reaper
 from harness.agent.channels import Channel, make_channels
 from harness.agent.clearing import (
@@ -36,11 +34,11 @@ from harness.agent.clearing import (
     end_descendants,
     scratch_directory,
 )
+from harness.agent.forking import Forked, Forks
 from harness.agent.journal import Journal
-from harness.agent.launch import load_library, make_launch, needs_library
+from harness.agent.launch import needs_library
 from harness.agent.observe import BEGIN_MARK, END_MARK, parse_observation
-from harness.agent.scripted import become_supervisor
-from harness.agent.talk import hear, pair, say
+from harness.agent.talk import hear, say
 from harness.agent.zygote import Zygote
 from harness.model.vocabulary import FORMAT, Kind, Plan
 
@@ -63,14 +61,15 @@ class Recording:
     def __init__(
         self, plan: Plan, journal: Journal, scratch: str, zygote: Zygote | None = None
     ) -> None:
-        self._fds_before = len(os.listdir("/proc/self/fd"))
+        self._zygote = zygote
+        self._fds_before = self._count_fds()
         self.plan = plan
         self.journal = journal
         self.scratch = scratch
         several = len(plan["sandboxes"]) > 1
         self.prefixes = {name: name + "." if several else "" for name in plan["sandboxes"]}
-        self._zygote = zygote
         self._not_ours: Collection[int] = () if zygote is None else zygote.pids
+        self.forks = Forks(plan, scratch, zygote)
         self.cast = Cast(self.prefixes)
         self.groups: dict[str, dict[str, Channel]] = {}
         self.channels: dict[str, Channel] = {}
@@ -81,9 +80,6 @@ class Recording:
         self.reports: set[str] = set()
         self.supervisors: dict[str, _socket.socket] = {}  # lane -> its socket
         self.bystanders: dict[str, _socket.socket] = {}
-        self.launches: dict[str, dict[str, Any]] = {}  # sandbox -> what its launch takes
-        self.passed_fds: dict[str, int] = {}  # lane of a channel -> far end, of the supervisor's
-        self._unheard: set[int] = set()  # children that are waited for by pid
         self.replies: list[dict[str, Any]] = []  # done and failed messages not yet taken
         self._orders = 0  # how many orders the scripted supervisor was given
         self.ports: dict[str, int] = {}
@@ -110,12 +106,15 @@ class Recording:
                         os.fchown(channel.near_fd, self.plan["uid"], -1)
         listeners = self._open_listeners()
         for name in self.plan.get("helpers", {}):
-            self._fork_bystander(name, listeners)
+            self._meet(name, self.forks.bystander(name, self.channels, listeners.get(name)))
         if self.plan["supervisor"]["kind"] == "reference":
-            for name in self.plan["sandboxes"]:
-                self._fork_reference(name)
+            for name, prefix in self.prefixes.items():
+                forked = self.forks.reference(name, self.groups[name], self.ports)
+                self._meet(prefix + "supervisor", forked)
         else:
-            self._fork_scripted()
+            forked = self.forks.scripted(self.groups, self.prefixes, self.ports)
+            self._meet("supervisor", forked)
+            self.forks.brief(forked.sock, self.channels)
         for listener in listeners.values():
             listener.close()
         for channel in self.channels.values():
@@ -155,99 +154,15 @@ class Recording:
                     self.markers.add(spec["file"])
         return listeners
 
-    def _fork(self, lane: str, keep: set[int], body: Callable[[_socket.socket], None]) -> None:
-        ours, theirs = pair()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                _become_ordinary()
-                kernel.close_all_but(keep | {0, 1, 2, theirs.fileno()})
-                os.dup2(2, 1)  # the timeline's own fd must never be in the hands of a scenario
-                body(theirs)
-            finally:
-                os._exit(70)
-        theirs.close()
-        self._meet(lane, pid, ours)
-
-    def _meet(self, lane: str, pid: int, ours: _socket.socket) -> None:
+    def _meet(self, lane: str, forked: Forked) -> None:
         """Take in a process of our own that was just forked, and listen to it."""
-        self.take_in(lane, pid, kernel.pidfd_open(pid), Kind.PROCESS_STARTED)
+        self.take_in(lane, forked.pid, kernel.pidfd_open(forked.pid), Kind.PROCESS_STARTED)
         if lane in self.plan.get("helpers", {}):
-            self.bystanders[lane] = ours
-            self.watch(ours.fileno(), lambda: self._hear_bystander(lane))
+            self.bystanders[lane] = forked.sock
+            self.watch(forked.sock.fileno(), lambda: self._hear_bystander(lane))
         else:
-            self.supervisors[lane] = ours
-            self.watch(ours.fileno(), lambda: self._hear_supervisor(lane))
-
-    def _fork_bystander(self, name: str, listeners: dict[str, socket.socket]) -> None:
-        keep = {
-            fd
-            for channel in self.channels.values()
-            for fd, holders in (
-                (channel.far_fd, (channel.held_by,)),
-                (channel.near_fd, channel.spec.get("copy_kept_by", ())),
-            )
-            if name in holders and fd >= 0
-        }
-        spec = self.plan["helpers"][name]
-        listener = listeners.get(name)
-        if listener is not None:
-            keep.add(listener.fileno())
-        self._fork(name, keep, lambda end: become_bystander(end, spec, self.scratch, listener))
-
-    def _near_and_held(self, channels: dict[str, Channel]) -> set[int]:
-        near = {channel.near_fd for channel in channels.values()}
-        held = {channel.far_fd for channel in channels.values() if channel.held_by == "supervisor"}
-        return (near | held) - {-1}
-
-    def _fork_scripted(self) -> None:
-        """Fork the one supervisor that launches all sandboxes.
-
-        What it needs to know is worked out beforehand, unless that takes the library, which asks
-        what the supervisor's own user can see.
-        """
-        plan = self.plan
-
-        def prepare(launch: dict[str, Any]) -> dict[str, Any]:
-            name = launch["sandbox"]
-            group, prefix = self.groups[name], self.prefixes[name]
-            return make_launch(plan, name, prefix, group, self.scratch, self.ports)
-
-        by_itself = needs_library(plan)
-        for name in plan["sandboxes"]:
-            launch = {"sandbox": name}
-            self.launches[name] = launch if by_itself else prepare(launch)
-        if self._zygote is None or by_itself:
-            become = functools.partial(become_supervisor, prepare=prepare)
-            self._fork("supervisor", set(), become if by_itself else become_supervisor)
-        else:
-            self._fds_before -= 1  # it was open already, and this recording will close it
-            pid, end = self._zygote.take()
-            self._unheard.add(pid)
-            self._meet("supervisor", pid, end)
-        channels = self.channels.values()
-        terminals = [channel.near_fd for channel in channels if channel.option == "terminal"]
-        self.passed_fds = {c.lane: c.far_fd for c in channels if c.held_by == "supervisor"}
-        held = sorted(self._near_and_held(self.channels))
-        request = {
-            "held": held,
-            "terminal": terminals[0] if terminals else -1,
-            "uid": plan["uid"],
-            "gid": plan["gid"],
-            "scratch": self.scratch,
-        }
-        say(self.supervisors["supervisor"], request, tuple(held))
-
-    def _fork_reference(self, name: str) -> None:
-        from harness.agent.reference import become_reference_supervisor  # see load_library
-
-        channels = self.groups[name]
-        keep = self._near_and_held(channels)
-
-        def body(end: _socket.socket) -> None:
-            become_reference_supervisor(end, self.plan, name, channels, self.scratch, self.ports)
-
-        self._fork(self.prefixes[name] + "supervisor", keep, body)
+            self.supervisors[lane] = forked.sock
+            self.watch(forked.sock.fileno(), lambda: self._hear_supervisor(lane))
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -553,20 +468,25 @@ class Recording:
         self.journal.write(Kind.CENSUS_TAKEN, "observer", name=name, processes=processes)
         return processes
 
+    def _count_fds(self) -> int:
+        """How many fds this process has, but for those to the zygote and the next supervisor."""
+        kept = 0 if self._zygote is None else self._zygote.fds
+        return len(os.listdir("/proc/self/fd")) - kept
+
     def clean_up(self) -> None:
         """Kill and reap everything, close everything, and say what was left (design law 8)."""
         killed, reaped, leaks = end_descendants(
             CLEANUP_DEADLINE_S,
             meanwhile=self.close,
             spared=self._not_ours,
-            unheard=self._unheard,
+            unheard=self.forks.unheard,
         )
         if self._zygote is not None:
             self._zygote.prepare()  # from here on nothing looks for processes
         clear_scratch(self.scratch, self.plan["uid"], self.plan["gid"])
         if os.path.lexists(self.scratch):
             leaks.append(f"the scratch directory {self.scratch} could not be removed")
-        left_open = len(os.listdir("/proc/self/fd")) - self._fds_before
+        left_open = self._count_fds() - self._fds_before
         if left_open > 0:
             leaks.append(f"{left_open} file descriptor(s) of the recorder stayed open")
         for lane, member in self.cast.members.items():
@@ -606,14 +526,6 @@ def _markers_fd() -> int:
         while os.read(fd, 65536):
             pass
     return fd
-
-
-def _become_ordinary() -> None:
-    """Take back, in a process that was just forked, what is the recorder's alone."""
-    gc.disable()  # it lives for moments, and looking through pages means copying them
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def _status_in(message: dict[str, Any]) -> dict[str, Any]:
@@ -658,7 +570,10 @@ def record(plan: Plan, out_fd: int, base: str, zygote: Zygote | None = None) -> 
     journal.write(Kind.RECORDING_OPENED, "observer", **header(plan))
     complete = False
     with scratch_directory(base, plan["uid"], plan["gid"]) as scratch:
-        load_library(plan)
+        if needs_library(plan):
+            # Before anything is forked: an import in each supervisor would take longer than bwrap
+            # does, and what is imported needlessly makes each fork dearer.
+            import harness.agent.reference  # noqa: F401  and with it the library
         _markers_fd()  # it stays open from the first recording on
         if zygote is not None:
             zygote.fetch()

@@ -72,7 +72,7 @@ def _launch(recording: Recording, step: dict[str, Any]) -> None:
         say_start = recording.supervisors[prefix + "supervisor"]
         say(say_start, {"do": "launch"})
     else:
-        message = {"do": "launch", "launch": recording.launches[name]}
+        message = {"do": "launch", "launch": recording.forks.launches[name]}
         recording.order("supervisor", message, step["within"])
     # A launch that the reference supervisor refuses is done as well: its report is all there is.
     reporter = prefix + "supervisor"
@@ -86,7 +86,7 @@ def _write(recording: Recording, step: dict[str, Any]) -> None:
     channel = channel_of(recording, what["to"])
     if channel.held_by == "supervisor":
         recording.look()
-        fd = recording.passed_fds[channel.lane]
+        fd = recording.forks.passed_fds[channel.lane]
         message = {"do": "write", "fd": fd, "text": what["text"]}
         recording.order("supervisor", message, step["within"])
     elif channel.held_by != "observer":
@@ -129,7 +129,7 @@ def _close(recording: Recording, step: dict[str, Any]) -> None:
     channel = channel_of(recording, step["close"])
     recording.look()
     if channel.held_by == "supervisor":
-        fd = recording.passed_fds[channel.lane]
+        fd = recording.forks.passed_fds[channel.lane]
         recording.order("supervisor", {"do": "close", "fd": fd}, step["within"])
     else:
         if channel.far_fd < 0:

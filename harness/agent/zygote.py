@@ -36,6 +36,11 @@ class Zygote:
         self._is_asked = False
         self._next: tuple[int, _socket.socket] | None = None
 
+    @property
+    def fds(self) -> int:
+        """How many fds of the recorder's are open for it, between recordings."""
+        return 1 if self._next is None else 2
+
     def prepare(self) -> None:
         """Have the next supervisor forked, without waiting for it; ``fetch`` tells what came of it.
 
