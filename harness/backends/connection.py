@@ -64,6 +64,14 @@ def innermost(fault: BaseException) -> str:
     return str(seen).strip() or type(seen).__name__
 
 
+def is_silence(fault: BaseException) -> bool:
+    """Whether the other side took too long to answer, below whatever the libraries say of it."""
+    seen: BaseException | None = fault
+    while seen is not None and not isinstance(seen, TimeoutError):
+        seen = _below(seen)
+    return seen is not None
+
+
 def let_go(fault: BaseException) -> None:
     """Close the sockets that an error left behind in the frames it came through.
 

@@ -29,7 +29,7 @@ import docker
 import docker.errors
 
 from harness.backends.cargo import AGENT_FOLDER, add_file, agent_archive
-from harness.backends.connection import ENGINE_FAULTS, innermost, let_go, open_wire
+from harness.backends.connection import ENGINE_FAULTS, innermost, is_silence, let_go, open_wire
 from harness.backends.container import Container
 from harness.backends.ownership import LABEL_OWNER, is_abandoned, owner
 from harness.backends.stream import Wire
@@ -44,8 +44,13 @@ MAIN_COMMAND = (
 )  # fmt: skip
 #: How long an engine may take to say which one it is: a second, or never.
 ANSWER_DEADLINE_S = 30
-#: How long any other request may take: as long as the import of a whole root folder.
-REQUEST_DEADLINE_S = 600
+#: How long any other request may take: none takes a second, but the machine may be busy.
+REQUEST_DEADLINE_S = 60
+#: And how long, of an engine that was silent for so long already: until it answers again, nothing
+#: that is still to be recorded is to wait for it.
+SILENT_DEADLINE_S = 1
+#: How long one may take that makes an image: the import of a whole root folder, a step of a build.
+IMAGE_DEADLINE_S = 600
 #: How long an engine may take over a container's start; it takes about 0.5 s.
 START_DEADLINE_S = 60.0
 
@@ -88,9 +93,22 @@ class Engine:
         self._client.close()
 
     @contextlib.contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
+    def _asking(self) -> Iterator[None]:
+        """Notice whether the engine answers; what it raises is raised."""
         try:
             yield
+        except ENGINE_FAULTS as fault:
+            if is_silence(fault):
+                self._api.timeout = SILENT_DEADLINE_S
+            raise
+        if self._api.timeout == SILENT_DEADLINE_S:
+            self._api.timeout = REQUEST_DEADLINE_S
+
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            with self._asking():
+                yield
         except docker.errors.APIError as fault:
             said = fault.explanation or innermost(fault)
             raise EnvironmentUnfit(f"the engine would not {what}: {said}") from fault
@@ -98,6 +116,16 @@ class Engine:
             raise EnvironmentUnfit(
                 f"the engine at {self.address} went away while it was to {what}: {innermost(fault)}"
             ) from fault
+
+    @contextlib.contextmanager
+    def _made(self, what: str) -> Iterator[None]:
+        """As ``_explained``, for what makes an image: nothing else is asked of the engine then."""
+        self._api.timeout = IMAGE_DEADLINE_S
+        try:
+            with self._explained(what):
+                yield
+        finally:
+            self._api.timeout = REQUEST_DEADLINE_S
 
     # --- images ----------------------------------------------------------------------------------
 
@@ -113,7 +141,7 @@ class Engine:
     def pull(self, name: str) -> None:
         """Bring an image from its registry, unless it is here already."""
         if self.image(name) is None:
-            with self._explained(f"pull {name}"):
+            with self._made(f"pull {name}"):
                 self._client.images.pull(name)
 
     def build(self, dockerfile: str) -> str:
@@ -121,7 +149,7 @@ class Engine:
         context = io.BytesIO()
         with tarfile.open(fileobj=context, mode="w") as tar:
             add_file(tar, "Dockerfile", dockerfile.encode())
-        with self._explained("build the image"):
+        with self._made("build the image"):
             try:
                 # The engine's own network: some have no bridge, and no build needs to be reached.
                 image, _ = self._client.images.build(
@@ -141,14 +169,14 @@ class Engine:
 
     def import_root(self, tar: Path, changes: Sequence[str]) -> str:
         """Make an image of a root folder; returns its id."""
-        with self._explained("import the root folder"), tar.open("rb") as file:
+        with self._made("import the root folder"), tar.open("rb") as file:
             said = self._api.import_image_from_data(file, changes=list(changes))
         return str(said).strip().rpartition('"status":"')[2].partition('"')[0]
 
     def commit(self, image: str, tag: str, changes: Sequence[str]) -> None:
         """Give an image its tag and labels."""
         repository, _, name = tag.rpartition(":")
-        with self._explained(f"label {tag}"):
+        with self._made(f"label {tag}"):
             made = self._api.create_container(
                 image, command=["true"], labels={LABEL_OWNER: owner()}
             )
@@ -159,7 +187,7 @@ class Engine:
 
     def run(self, image: str, command: str) -> str:
         """Run a shell command in a container without network; returns what it printed."""
-        with self._explained("run a command in the new image"):
+        with self._made("run a command in the new image"):
             output = self._client.containers.run(
                 image,
                 ["sh", "-c", command],
@@ -192,7 +220,7 @@ class Engine:
 
     def remove(self, container: str) -> None:
         """Remove a container, whatever it does; no matter if it is gone, or the engine."""
-        with contextlib.suppress(*ENGINE_FAULTS):
+        with contextlib.suppress(*ENGINE_FAULTS), self._asking():
             self._api.remove_container(container, force=True, v=True)
 
     def open_container(
@@ -260,20 +288,23 @@ class Engine:
 
     def open_exec(self, container: str, command: Sequence[str]) -> tuple[str, Wire]:
         """Start a process in a container, as its root; returns the exec's id and its streams."""
-        made = self._api.exec_create(
-            container, list(command), stdin=True, user="0", workdir=AGENT_FOLDER
-        )
-        return made["Id"], open_wire(self._api.exec_start(made["Id"], socket=True))
+        with self._asking():
+            made = self._api.exec_create(
+                container, list(command), stdin=True, user="0", workdir=AGENT_FOLDER
+            )
+            return made["Id"], open_wire(self._api.exec_start(made["Id"], socket=True))
 
     def exec_state(self, exec_id: str) -> dict[str, Any]:
         """What the engine knows of an exec; raises what the SDK raises."""
-        found: dict[str, Any] = self._api.exec_inspect(exec_id)
+        with self._asking():
+            found: dict[str, Any] = self._api.exec_inspect(exec_id)
         return found
 
     def container_state(self, container: str) -> dict[str, Any] | None:
         """What the engine knows of a container; None when it is gone.  Raises as the SDK does."""
         try:
-            found: dict[str, Any] = self._api.inspect_container(container)["State"]
+            with self._asking():
+                found: dict[str, Any] = self._api.inspect_container(container)["State"]
         except docker.errors.NotFound:
             return None
         return found

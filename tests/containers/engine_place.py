@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,15 @@ class OwnEngine:
         self._end(self._pid, signal.SIGKILL)
         (self.folder / "dockerd.pid").unlink(missing_ok=True)
         self._end_containerd()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Have it hang for a while: it takes connections, and answers none."""
+        os.kill(self._pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """End it in good order, and everything below it that did not end with it."""

@@ -21,7 +21,7 @@ from typing import IO, Any
 import pytest
 from engine_place import CHECKOUT, HARNESS, OwnEngine, harness, surroundings
 
-from harness.backends.docker import Engine
+from harness.backends.docker import IMAGE_DEADLINE_S, SILENT_DEADLINE_S, Engine
 from harness.backends.ownership import LABEL_OWNER
 from harness.containers import Containers
 from harness.errors import EnvironmentUnfit
@@ -405,6 +405,24 @@ def test_an_engine_that_never_says_a_word_is_given_up(
         silent.listen()
         with pytest.raises(EnvironmentUnfit, match=r"no docker engine answers at .*silent\.sock"):
             Engine.connect()
+
+
+def test_an_engine_that_hangs_later_is_given_up_too(
+    engine: OwnEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.backends.docker.REQUEST_DEADLINE_S", 0.5)
+    monkeypatch.setenv("DOCKER_HOST", engine.address)
+    client = Engine.connect()
+    try:
+        with engine.stopped(), pytest.raises(EnvironmentUnfit, match=r"list containers: timed out"):
+            client.sweep()
+        assert client._api.timeout == SILENT_DEADLINE_S
+        assert client.sweep() == []
+        with client._made("an image"):
+            assert client._api.timeout == IMAGE_DEADLINE_S
+        assert client._api.timeout == 0.5
+    finally:
+        client.close()
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["nobody there", "hangs up"])
