@@ -14,6 +14,9 @@ from typing import Any, Callable
 
 from harness.agent import kernel, procfs
 
+#: How long killed processes may take to be gone when a whole agent ends.
+SWEEP_DEADLINE_S = 5.0
+
 
 def descends_from(pid: int, ancestor: int) -> bool:
     """Whether ``ancestor`` is above ``pid`` in the process tree now."""

@@ -19,7 +19,7 @@ from typing import Any, Callable, NamedTuple
 from harness.agent import kernel
 from harness.agent.bystander import become_bystander
 from harness.agent.channels import Channel
-from harness.agent.launch import make_launch, needs_library
+from harness.agent.launch import launch_order, needs_library
 from harness.agent.scripted import become_supervisor
 from harness.agent.talk import pair, say
 from harness.agent.zygote import Zygote
@@ -91,7 +91,7 @@ class Forks:
         def prepare(launch: dict[str, Any]) -> dict[str, Any]:
             name = launch["sandbox"]
             group = groups[name]
-            return make_launch(self._plan, name, prefixes[name], group, self._scratch, ports)
+            return launch_order(self._plan, name, prefixes[name], group, self._scratch, ports)
 
         by_itself = needs_library(self._plan)
         for name in self._plan["sandboxes"]:

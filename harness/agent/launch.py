@@ -116,7 +116,7 @@ def fd_sources(channels: Mapping[str, Channel]) -> dict[int, int]:
     return sources
 
 
-def make_launch(
+def launch_order(
     plan: Mapping[str, Any],
     name: str,
     prefix: str,

@@ -54,7 +54,6 @@ NAMESPACE_KINDS = (
 
 # A stat or status file never gets near this; cmdline and environ are read to their end.
 _CHUNK = 65536
-_STAT_BYTES = 4096
 
 # How often a census re-reads processes whose parent vanished while it ran. Each round follows one
 # more level of a family that is dying from the top, so a handful covers every real tree.
@@ -167,8 +166,10 @@ class WaitChannel(NamedTuple):
 # --- reading -------------------------------------------------------------------------------------
 
 
-def read_bytes(path: str) -> bytes | None:
+def read_bytes(path: str, *, at_once: bool = False) -> bytes | None:
     """Read a whole /proc file; None when it is gone or refused.
+
+    ``at_once``: it is known to come in one piece, so its end need not be asked for.
 
     ESRCH comes from the read, not from the open, when the process is reaped in between. EINVAL
     and EACCES are refusals of single files (a zombie's environ, a foreign syscall).
@@ -180,7 +181,7 @@ def read_bytes(path: str) -> bytes | None:
     try:
         data = os.read(fd, _CHUNK)
         # /proc gives seq files out in pieces of about a page, so a short read is not the end.
-        if data:
+        if data and not at_once:
             while True:
                 more = os.read(fd, _CHUNK)
                 if not more:
@@ -223,18 +224,9 @@ def parse_stat(data: bytes) -> Process | None:
 
 def read_process(pid: int) -> Process | None:
     """Read one process; None when there is none. A zombie is a process."""
-    # Not read_bytes: the kernel makes this file in one piece (fs/proc/array.c), far below a page,
-    # and no file is read as often.
-    try:
-        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return parse_stat(os.read(fd, _STAT_BYTES))
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
+    # The kernel makes this file in one piece (fs/proc/array.c), and no file is read as often.
+    data = read_bytes(f"/proc/{pid}/stat", at_once=True)
+    return None if data is None else parse_stat(data)
 
 
 def exists(pid: int, starttime: int) -> bool:

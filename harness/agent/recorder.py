@@ -533,7 +533,7 @@ def _status_in(message: dict[str, Any]) -> dict[str, Any]:
     if "status" in message:
         return decode_status(message["status"])
     status: dict[str, Any] = {name: message[name] for name in ("code", "signal") if name in message}
-    if isinstance(status.get("signal"), int):
+    if "signal" in status:
         status["signal"] = procfs.signal_name(status["signal"])[3:]
     return status
 

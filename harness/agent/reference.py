@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from harness.agent import kernel, procfs
+from harness.agent import kernel
 from harness.agent.channels import STREAMS, Channel
 from harness.agent.launch import bwrap_environment, bwrap_options, command_argv, fd_sources
 from harness.agent.spawn import drop_identity, open_session
@@ -105,16 +105,10 @@ def _pass_on(
             os.close(pidfd)
     if fact in ("monitor-exited", "provider-exited", "provider-stopped"):
         ended = {key: fields[key] for key in ("code", "signal") if fields.get(key) is not None}
-        if "signal" in ended:
-            ended["signal"] = _signal_name(ended["signal"])
         lane = prefix + "monitor" if fact == "monitor-exited" else provider
         if ended:
             say(sock, {"said": "exited", "lane": lane, "pid": None, **ended})
     say(sock, {"said": "event", "name": fact, "fields": fields})
-
-
-def _signal_name(number: int) -> str:
-    return procfs.signal_name(number)[3:]
 
 
 def make_launch(

@@ -49,7 +49,7 @@ class ScriptedSupervisor:
         self,
         sock: _socket.socket,
         held: dict[int, int],
-        prepare: Callable[[Message], Message] = lambda message: message,
+        prepare: Callable[[Message], Message],
     ) -> None:
         self._sock = sock
         self._held = held

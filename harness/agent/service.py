@@ -25,15 +25,13 @@ import sys
 from typing import Any, NoReturn
 
 from harness.agent import kernel
-from harness.agent.clearing import end_descendants, remove_tree
+from harness.agent.clearing import SWEEP_DEADLINE_S, end_descendants, remove_tree
 from harness.agent.journal import write_all
 from harness.agent.recorder import record
 from harness.agent.relay import COMPLETE
 from harness.agent.scripted import ENDING
 from harness.agent.zygote import Zygote
 
-#: How long killed processes may take to be gone when the recorder is told to end.
-SWEEP_DEADLINE_S = 5.0
 #: The longest request: a plan with bwrap's 9000 arguments fits.
 _READ_BYTES = 1 << 16
 

@@ -54,7 +54,7 @@ def drop_identity(uid: int, gid: int) -> None:
 
 
 def start_bwrap(launch: dict[str, Any]) -> int:
-    """Start what ``harness.agent.launch.make_launch`` says; return its pid once it executes.
+    """Start what ``harness.agent.launch.launch_order`` says; return its pid once it executes.
 
     posix_spawn(3), since a fork of a Python process costs half as much as all that bwrap does; the
     parent of the new process, for its parent-death signal, is the calling thread just the same.

@@ -11,15 +11,13 @@ import tempfile
 from typing import NoReturn
 
 from harness.agent import kernel
-from harness.agent.clearing import end_descendants, remove_tree
+from harness.agent.clearing import SWEEP_DEADLINE_S, end_descendants, remove_tree
 from harness.agent.journal import write_all
 from harness.agent.relay import COMPLETE, start_relay
 from harness.agent.scripted import ENDING
 
 #: How long a recorder may go on after stdin hung up, to finish what it does in good order.
 GRACE_S = 0.3
-#: How long killed processes may take to be gone when the whole agent ends.
-SWEEP_DEADLINE_S = 5.0
 #: Exit status when there is no room to work in; the reason is on stderr.
 UNFIT = 4
 

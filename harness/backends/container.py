@@ -9,8 +9,10 @@ from typing import IO, TYPE_CHECKING
 
 import docker.errors
 
+from harness.agent.startup import RELAYED
+from harness.agent.watchdog import UNFIT
 from harness.backends.connection import ENGINE_FAULTS, innermost
-from harness.backends.local import AGENT_PROGRAM, NO_ROOM_TO_WORK, RELAYED, UNFIT
+from harness.backends.local import AGENT_PROGRAM, NO_ROOM_TO_WORK
 from harness.backends.stream import StreamAgent, Wire
 from harness.errors import EnvironmentUnfit, HarnessError, RecordingLost
 

@@ -20,20 +20,17 @@ from pathlib import Path
 from typing import IO, Any
 
 import harness
+from harness.agent.watchdog import UNFIT
 from harness.errors import EnvironmentUnfit, Interrupted, RecordingLost, ReportNotWritten
 from harness.model.timeline import Plan
 
 _FILE_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-#: How an agent ends, having said why, when it has no room to work in: ``harness.agent.watchdog``.
-UNFIT = 4
 NO_ROOM_TO_WORK = "make room there, or point TMPDIR to another folder"
 #: Without ``site`` (the agent needs nothing but the standard library, and every page it has in
 #: memory is paid for with each supervisor that it forks), and without the current directory.
 PYTHON_OPTIONS = ("-S", "-P", "-u")
 #: Not ``-m``: the module behind it (runpy) is large, and would be in that memory for good.
 AGENT_PROGRAM = ("-c", "from harness.agent.startup import main; main()")
-#: The argument of an agent whose answers go a long way: ``harness.agent.relay`` says why.
-RELAYED = "relayed"
 #: How long an agent may take to answer a question that is not a recording; identifying a sleeper
 #: takes two times 5 s.
 ANSWER_DEADLINE_S = 30.0

@@ -151,7 +151,9 @@ def test_children_of_a_second_thread_are_children_of_the_process() -> None:
 def test_without_children_files_the_parents_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     real_read, real_exists = procfs.read_bytes, os.path.exists
     monkeypatch.setattr(
-        procfs, "read_bytes", lambda path: None if path.endswith("/children") else real_read(path)
+        procfs,
+        "read_bytes",
+        lambda path, **how: None if path.endswith("/children") else real_read(path, **how),
     )
     monkeypatch.setattr(
         os.path, "exists", lambda path: not str(path).endswith("children") and real_exists(path)

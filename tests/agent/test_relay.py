@@ -11,7 +11,8 @@ from pathlib import Path
 
 from harness.agent import procfs
 from harness.agent.relay import COMPLETE, start_relay
-from harness.backends.local import AGENT_PROGRAM, PYTHON_OPTIONS, RELAYED
+from harness.agent.startup import RELAYED
+from harness.backends.local import AGENT_PROGRAM, PYTHON_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 
